@@ -1,0 +1,26 @@
+/* Files: every durable file is written aside, fsynced, renamed, its directory fsynced. */
+#pragma once
+#include "base/buf.h"
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+enum status file_write_atomic(const char *path, const void *data, size_t len, mode_t mode,
+                              struct error *err) CHECKED;
+/* Appends the file to ret; ERR_DATA above max_bytes; a missing file is an error with ENOENT. */
+enum status file_read_all(const char *path, size_t max_bytes, struct buf *ret, struct error *err)
+    CHECKED;
+bool file_exists(const char *path);
+enum status file_mkdir_p(const char *path, mode_t mode, struct error *err) CHECKED;
+enum status file_fsync_dir(const char *path, struct error *err) CHECKED;
+/* Removes what is below path, and path itself when `self`; a missing path is fine. */
+enum status file_remove_tree(const char *path, bool self, struct error *err) CHECKED;
+
+enum status file_pwrite_all(int fd, const void *data, size_t len, off_t at, const char *name,
+                            struct error *err) CHECKED;
+enum status file_write_all(int fd, const void *data, size_t len, const char *name,
+                           struct error *err) CHECKED;
+/* Exactly len bytes, else ERR_DATA ("short read"). */
+enum status file_pread_all(int fd, void *data, size_t len, off_t at, const char *name,
+                           struct error *err) CHECKED;
