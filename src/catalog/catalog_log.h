@@ -1,0 +1,32 @@
+/* The file behind the history: a header, then frames of length, CRC-32C and body.
+ * Opening cuts a torn tail (a frame that the file's end cuts short or whose checksum fails and behind
+ * which nothing follows); damage anywhere else is ERR_DATA and names the offset. */
+#pragma once
+#include "base/error.h"
+#include "catalog/descriptor.h"
+
+struct catalog_log;
+
+enum catalog_log_kind { CATALOG_LOG_DESC = 1, CATALOG_LOG_CAPTURED = 2, CATALOG_LOG_STOP = 3 };
+
+struct catalog_log_entry {
+    enum catalog_log_kind kind;
+    struct rel_desc *desc; /* DESC; the reader keeps the reference if it takes one */
+    XLogRecPtr lsn;        /* CAPTURED, STOP */
+    Oid oid;               /* STOP */
+    const char *reason;    /* STOP */
+};
+typedef enum status (*catalog_log_fn)(void *ctx, const struct catalog_log_entry *entry,
+                                      struct error *err);
+
+/* Gives every entry to fn, then stands ready to append. */
+enum status catalog_log_open(const char *path, catalog_log_fn fn, void *ctx,
+                             struct catalog_log **ret, struct error *err) CHECKED;
+void catalog_log_close(struct catalog_log *log);
+enum status catalog_log_put_desc(struct catalog_log *log, const struct rel_desc *d,
+                                 struct error *err) CHECKED;
+enum status catalog_log_put_captured(struct catalog_log *log, XLogRecPtr lsn, struct error *err)
+    CHECKED;
+enum status catalog_log_put_stop(struct catalog_log *log, Oid oid, XLogRecPtr lsn,
+                                 const char *reason, struct error *err) CHECKED;
+enum status catalog_log_sync(struct catalog_log *log, struct error *err) CHECKED;

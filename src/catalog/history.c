@@ -1,0 +1,279 @@
+#include "catalog/history.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "catalog/catalog_log.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <uthash.h>
+
+struct relation {
+    Oid oid;
+    struct rel_desc **versions; /* by valid_from, ascending */
+    size_t n, cap;
+    char *stopped; /* reason, or NULL */
+    UT_hash_handle hh;
+};
+
+struct file_entry {
+    struct rel_file_locator locator;
+    Oid oid; /* the relation whose heap or TOAST file this is */
+    bool toast;
+    UT_hash_handle hh;
+};
+
+struct history {
+    pthread_rwlock_t lock; /* guards the tables and captured */
+    struct relation *relations;
+    struct file_entry *files;
+    XLogRecPtr captured;
+    atomic_ulong generation;
+    pthread_mutex_t append_lock; /* serialises writers of the log file */
+    struct catalog_log *log;
+};
+
+static struct relation *relation_get(struct history *h, Oid oid)
+{
+    struct relation *r;
+    HASH_FIND(hh, h->relations, &oid, sizeof oid, r);
+    if (r == NULL) {
+        r = xcalloc(1, sizeof *r);
+        r->oid = oid;
+        HASH_ADD(hh, h->relations, oid, sizeof r->oid, r);
+    }
+    return r;
+}
+
+static void file_add(struct history *h, struct rel_file_locator locator, Oid oid, bool toast)
+{
+    struct file_entry *f;
+    if (locator.rel_number == 0)
+        return;
+    HASH_FIND(hh, h->files, &locator, sizeof locator, f);
+    if (f == NULL) {
+        f = xcalloc(1, sizeof *f);
+        f->locator = locator;
+        HASH_ADD(hh, h->files, locator, sizeof f->locator, f);
+    }
+    f->oid = oid; /* a number used again belongs to its newest owner */
+    f->toast = toast;
+}
+
+static void version_add(struct history *h, struct rel_desc *d)
+{
+    struct relation *r = relation_get(h, d->oid);
+    size_t at = r->n;
+    while (at > 0 && r->versions[at - 1]->valid_from > d->valid_from)
+        at--;
+    if (at > 0 && r->versions[at - 1]->valid_from == d->valid_from) {
+        rel_desc_unref(r->versions[at - 1]); /* the same boundary captured once more */
+        r->versions[at - 1] = rel_desc_ref(d);
+    } else {
+        if (r->n == r->cap) {
+            r->cap = r->cap == 0 ? 2 : 2 * r->cap;
+            r->versions = xrealloc(r->versions, r->cap * sizeof(struct rel_desc *));
+        }
+        memmove(r->versions + at + 1, r->versions + at, (r->n - at) * sizeof(struct rel_desc *));
+        r->versions[at] = rel_desc_ref(d);
+        r->n++;
+    }
+    file_add(h, d->locator, d->oid, d->relkind == 't');
+    file_add(h, d->toast_locator, d->oid, true);
+}
+
+static enum status load_entry(void *ctx, const struct catalog_log_entry *entry, struct error *err)
+{
+    struct history *h = ctx;
+    (void)err;
+    switch (entry->kind) {
+    case CATALOG_LOG_DESC:
+        version_add(h, entry->desc);
+        break;
+    case CATALOG_LOG_CAPTURED:
+        h->captured = MAX(h->captured, entry->lsn);
+        break;
+    case CATALOG_LOG_STOP: {
+        struct relation *r = relation_get(h, entry->oid);
+        if (r->stopped == NULL)
+            r->stopped = xstrdup(entry->reason);
+        break;
+    }
+    }
+    return OK;
+}
+
+enum status history_open(const char *path, struct history **ret, struct error *err)
+{
+    struct history *h = xcalloc(1, sizeof *h);
+    pthread_rwlock_init(&h->lock, NULL);
+    pthread_mutex_init(&h->append_lock, NULL);
+    enum status st = catalog_log_open(path, load_entry, h, &h->log, err);
+    if (st != OK) {
+        history_free(h);
+        return st;
+    }
+    *ret = h;
+    return OK;
+}
+
+void history_free(struct history *h)
+{
+    struct relation *r, *r_next;
+    struct file_entry *f, *f_next;
+    if (h == NULL)
+        return;
+    HASH_ITER(hh, h->relations, r, r_next) {
+        HASH_DEL(h->relations, r);
+        for (size_t i = 0; i < r->n; i++)
+            rel_desc_unref(r->versions[i]);
+        free(r->versions);
+        free(r->stopped);
+        free(r);
+    }
+    HASH_ITER(hh, h->files, f, f_next) {
+        HASH_DEL(h->files, f);
+        free(f);
+    }
+    catalog_log_close(h->log);
+    pthread_rwlock_destroy(&h->lock);
+    pthread_mutex_destroy(&h->append_lock);
+    free(h);
+}
+
+enum status history_append(struct history *h, struct rel_desc *const *descs, size_t n,
+                           XLogRecPtr captured_through, struct error *err)
+{
+    enum status st = OK;
+    pthread_mutex_lock(&h->append_lock);
+    for (size_t i = 0; i < n && st == OK; i++)
+        st = catalog_log_put_desc(h->log, descs[i], err);
+    if (st == OK)
+        st = catalog_log_put_captured(h->log, captured_through, err);
+    FAULT_POINT("catalog-log-before-sync");
+    if (st == OK)
+        st = catalog_log_sync(h->log, err);
+    if (st == OK) {
+        pthread_rwlock_wrlock(&h->lock);
+        for (size_t i = 0; i < n; i++)
+            version_add(h, descs[i]);
+        h->captured = MAX(h->captured, captured_through);
+        pthread_rwlock_unlock(&h->lock);
+        atomic_fetch_add(&h->generation, 1);
+    }
+    pthread_mutex_unlock(&h->append_lock);
+    return st;
+}
+
+XLogRecPtr history_captured_lsn(struct history *h)
+{
+    pthread_rwlock_rdlock(&h->lock);
+    XLogRecPtr lsn = h->captured;
+    pthread_rwlock_unlock(&h->lock);
+    return lsn;
+}
+
+static bool desc_has_file(const struct rel_desc *d, struct rel_file_locator locator)
+{
+    return rel_file_locator_equal(d->locator, locator) ||
+           rel_file_locator_equal(d->toast_locator, locator);
+}
+
+struct rel_desc *history_by_locator(struct history *h, struct rel_file_locator locator,
+                                    XLogRecPtr lsn, bool *ret_toast)
+{
+    struct file_entry *f;
+    struct rel_desc *found = NULL;
+    pthread_rwlock_rdlock(&h->lock);
+    HASH_FIND(hh, h->files, &locator, sizeof locator, f);
+    if (f != NULL) {
+        struct relation *r = relation_get(h, f->oid); /* exists: no write under the read lock */
+        for (size_t i = 0; i < r->n; i++) {
+            struct rel_desc *d = r->versions[i];
+            if (d->dropped || !desc_has_file(d, locator))
+                continue;
+            if (found == NULL || d->valid_from <= lsn)
+                found = d;
+        }
+        *ret_toast = f->toast;
+    }
+    if (found != NULL)
+        rel_desc_ref(found);
+    pthread_rwlock_unlock(&h->lock);
+    return found;
+}
+
+static struct rel_desc *version_at(const struct relation *r, XLogRecPtr lsn)
+{
+    struct rel_desc *found = NULL;
+    for (size_t i = 0; i < r->n && r->versions[i]->valid_from <= lsn; i++)
+        found = r->versions[i];
+    return found == NULL || found->dropped ? NULL : rel_desc_ref(found);
+}
+
+struct rel_desc *history_by_oid(struct history *h, Oid oid, XLogRecPtr lsn)
+{
+    struct relation *r;
+    pthread_rwlock_rdlock(&h->lock);
+    HASH_FIND(hh, h->relations, &oid, sizeof oid, r);
+    struct rel_desc *d = r == NULL ? NULL : version_at(r, lsn);
+    pthread_rwlock_unlock(&h->lock);
+    return d;
+}
+
+void history_all(struct history *h, XLogRecPtr lsn, struct rel_desc ***ret, size_t *ret_n)
+{
+    struct relation *r, *next;
+    size_t n = 0;
+    pthread_rwlock_rdlock(&h->lock);
+    struct rel_desc **all = xmalloc(HASH_COUNT(h->relations) * sizeof(struct rel_desc *));
+    HASH_ITER(hh, h->relations, r, next) {
+        struct rel_desc *d = version_at(r, lsn);
+        if (d != NULL)
+            all[n++] = d;
+    }
+    pthread_rwlock_unlock(&h->lock);
+    *ret = all;
+    *ret_n = n;
+}
+
+enum status history_stop(struct history *h, Oid oid, XLogRecPtr lsn, const char *reason,
+                         struct error *err)
+{
+    enum status st = OK;
+    pthread_mutex_lock(&h->append_lock);
+    pthread_rwlock_wrlock(&h->lock);
+    struct relation *r = relation_get(h, oid);
+    bool first = r->stopped == NULL;
+    if (first)
+        r->stopped = xstrdup(reason);
+    pthread_rwlock_unlock(&h->lock);
+    if (first) {
+        st = catalog_log_put_stop(h->log, oid, lsn, reason, err);
+        if (st == OK)
+            st = catalog_log_sync(h->log, err);
+        atomic_fetch_add(&h->generation, 1);
+    }
+    pthread_mutex_unlock(&h->append_lock);
+    return st;
+}
+
+bool history_stopped(struct history *h, Oid oid, char *buf, size_t cap)
+{
+    struct relation *r;
+    pthread_rwlock_rdlock(&h->lock);
+    HASH_FIND(hh, h->relations, &oid, sizeof oid, r);
+    bool stopped = r != NULL && r->stopped != NULL;
+    if (stopped && cap > 0) {
+        strncpy(buf, r->stopped, cap - 1);
+        buf[cap - 1] = '\0';
+    }
+    pthread_rwlock_unlock(&h->lock);
+    return stopped;
+}
+
+uint64_t history_generation(struct history *h)
+{
+    return atomic_load(&h->generation);
+}

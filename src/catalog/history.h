@@ -1,0 +1,43 @@
+/* What every relation looked like at every LSN that can still be asked for.
+ *
+ * An append-only log (catalog.log) holds the descriptors captured at boundaries; it is loaded whole at
+ * start. A boundary at or below history_captured_lsn is answered from here and never captured again,
+ * so a replay sees the same shapes as the first run. Thread-safe; returned descriptors are references
+ * that the caller drops with rel_desc_unref. */
+#pragma once
+#include "base/error.h"
+#include "catalog/descriptor.h"
+
+#include <stdbool.h>
+
+struct history;
+
+/* Opens or creates the log at path. A torn tail is cut; damage before the tail is ERR_DATA. */
+enum status history_open(const char *path, struct history **ret, struct error *err) CHECKED;
+void history_free(struct history *h);
+
+/* Adds descriptors (each with its valid_from; `dropped` ones end a relation's life) and the LSN through
+ * which the catalog has now been captured, durably. References are taken. */
+enum status history_append(struct history *h, struct rel_desc *const *descs, size_t n,
+                           XLogRecPtr captured_through, struct error *err) CHECKED;
+XLogRecPtr history_captured_lsn(struct history *h);
+
+/* The shape a committed row of this file has: PostgreSQL reads every tuple of a file with any later
+ * shape of that same file, so the newest shape at or below lsn serves, else the oldest known one.
+ * *ret_toast: the file is the TOAST table of the relation returned. NULL: not known. */
+struct rel_desc *history_by_locator(struct history *h, struct rel_file_locator locator,
+                                    XLogRecPtr lsn, bool *ret_toast);
+/* The shape of a relation at lsn; NULL if it did not exist (or was dropped) then. */
+struct rel_desc *history_by_oid(struct history *h, Oid oid, XLogRecPtr lsn);
+
+/* Every relation that exists at lsn: a malloc'd array of references. */
+void history_all(struct history *h, XLogRecPtr lsn, struct rel_desc ***ret, size_t *ret_n);
+
+/* A table that cannot be replicated exactly is stopped by name, durably: rows of it are not shipped
+ * any more. The first reason is kept. */
+enum status history_stop(struct history *h, Oid oid, XLogRecPtr lsn, const char *reason,
+                         struct error *err) CHECKED;
+/* Copies the reason into buf; false if the table is not stopped. */
+bool history_stopped(struct history *h, Oid oid, char *buf, size_t cap);
+/* Changes whenever something is appended: lets callers cache lookups. */
+uint64_t history_generation(struct history *h);
