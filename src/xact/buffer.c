@@ -1,0 +1,375 @@
+#include "base/log.h"
+#include "xact/xact.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+struct sub_entry {
+    TransactionId xid;
+    struct xact *top;
+    UT_hash_handle hh;
+};
+
+struct xact_buffer {
+    char *spill_dir;
+    size_t max_bytes;
+    struct xact *xacts;     /* by xid */
+    struct sub_entry *subs; /* subtransaction → its top-level transaction */
+    struct xact *oldest, *newest;
+    TransactionId last_xid; /* cache: frames of one transaction come in runs */
+    struct xact *last;
+    atomic_ullong oldest_lsn;
+    atomic_size_t count, bytes;
+    atomic_ulong spills;
+};
+
+void xid_list_add(struct xid_list *list, TransactionId xid)
+{
+    if (list->n == list->cap) {
+        list->cap = list->cap == 0 ? 8 : 2 * list->cap;
+        list->xids = xrealloc(list->xids, list->cap * sizeof *list->xids);
+    }
+    list->xids[list->n++] = xid;
+}
+
+static int xid_order(const void *a, const void *b)
+{
+    TransactionId x = *(const TransactionId *)a, y = *(const TransactionId *)b;
+    return x < y ? -1 : x > y;
+}
+
+bool xact_is_aborted(struct xact *x, TransactionId xid)
+{
+    if (x->aborted.n == 0 || xid == x->xid)
+        return false;
+    if (!x->aborted_sorted) {
+        qsort(x->aborted.xids, x->aborted.n, sizeof *x->aborted.xids, xid_order);
+        x->aborted_sorted = true;
+    }
+    return bsearch(&xid, x->aborted.xids, x->aborted.n, sizeof xid, xid_order) != NULL;
+}
+
+struct xact_buffer *xact_buffer_new(const char *spill_dir, size_t max_bytes)
+{
+    struct xact_buffer *b = xcalloc(1, sizeof *b);
+    b->spill_dir = xstrdup(spill_dir);
+    b->max_bytes = max_bytes;
+    atomic_store(&b->oldest_lsn, UINT64_MAX);
+    return b;
+}
+
+static void pin_update(struct xact_buffer *b)
+{
+    atomic_store(&b->oldest_lsn, b->oldest == NULL ? UINT64_MAX : b->oldest->first_lsn);
+}
+
+static struct xact *xact_new(struct xact_buffer *b, TransactionId xid, XLogRecPtr lsn)
+{
+    struct xact *x = xcalloc(1, sizeof *x);
+    x->xid = xid;
+    x->first_lsn = lsn;
+    x->spill.fd = -1;
+    HASH_ADD(hh, b->xacts, xid, sizeof x->xid, x);
+    x->prev = b->newest;
+    if (b->newest != NULL)
+        b->newest->next = x;
+    else
+        b->oldest = x;
+    b->newest = x;
+    atomic_fetch_add(&b->count, 1);
+    if (b->oldest == x)
+        pin_update(b);
+    return x;
+}
+
+static struct xact *xact_find(struct xact_buffer *b, TransactionId xid)
+{
+    struct xact *x;
+    struct sub_entry *s;
+    if (b->last != NULL && b->last_xid == xid)
+        return b->last;
+    HASH_FIND(hh, b->xacts, &xid, sizeof xid, x);
+    if (x == NULL) {
+        HASH_FIND(hh, b->subs, &xid, sizeof xid, s);
+        x = s == NULL ? NULL : s->top;
+    }
+    if (x != NULL) {
+        b->last_xid = xid;
+        b->last = x;
+    }
+    return x;
+}
+
+static void sub_add(struct xact_buffer *b, TransactionId xid, struct xact *top)
+{
+    struct sub_entry *s = xcalloc(1, sizeof *s);
+    s->xid = xid;
+    s->top = top;
+    HASH_ADD(hh, b->subs, xid, sizeof s->xid, s);
+    xid_list_add(&top->subs, xid);
+}
+
+static struct xact *xact_get(struct xact_buffer *b, TransactionId xid, TransactionId top,
+                             XLogRecPtr lsn)
+{
+    struct xact *x = xact_find(b, xid);
+    if (x != NULL)
+        return x;
+    if (top == InvalidTransactionId || top == xid)
+        return xact_new(b, xid, lsn);
+    x = xact_find(b, top);
+    if (x == NULL)
+        x = xact_new(b, top, lsn);
+    sub_add(b, xid, x);
+    return x;
+}
+
+void xact_buffer_seen(struct xact_buffer *b, TransactionId xid, TransactionId top, XLogRecPtr lsn)
+{
+    xact_get(b, xid, top, lsn);
+}
+
+/* Out of the tables, but still in the list that pins the floor. */
+static void xact_forget(struct xact_buffer *b, struct xact *x)
+{
+    HASH_DEL(b->xacts, x);
+    for (uint32_t i = 0; i < x->subs.n; i++) {
+        struct sub_entry *s;
+        HASH_FIND(hh, b->subs, &x->subs.xids[i], sizeof x->subs.xids[i], s);
+        if (s != NULL) {
+            HASH_DEL(b->subs, s);
+            free(s);
+        }
+    }
+    b->last = NULL;
+}
+
+static void xact_release_one(struct xact_buffer *b, struct xact *x)
+{
+    if (x->prev != NULL)
+        x->prev->next = x->next;
+    else
+        b->oldest = x->next;
+    if (x->next != NULL)
+        x->next->prev = x->prev;
+    else
+        b->newest = x->prev;
+    pin_update(b);
+    atomic_fetch_sub(&b->count, 1);
+    atomic_fetch_sub(&b->bytes, x->mem.len);
+    buf_free(&x->mem);
+    buf_free(&x->spec);
+    if (x->spill.fd >= 0)
+        close(x->spill.fd);
+    free(x->subs.xids);
+    free(x->aborted.xids);
+    free(x->joined);
+    free(x);
+}
+
+void xact_buffer_release(struct xact_buffer *b, struct xact *x)
+{
+    if (x == NULL)
+        return;
+    for (uint32_t i = 0; i < x->njoined; i++)
+        xact_release_one(b, x->joined[i]);
+    xact_release_one(b, x);
+}
+
+void xact_buffer_free(struct xact_buffer *b)
+{
+    if (b == NULL)
+        return;
+    while (b->oldest != NULL) {
+        struct xact *x = b->oldest, *known;
+        HASH_FIND(hh, b->xacts, &x->xid, sizeof x->xid, known);
+        if (known == x)
+            xact_forget(b, x);
+        xact_release_one(b, x);
+    }
+    free(b->spill_dir);
+    free(b);
+}
+
+/* The largest goes to disk first, until the rest fits again. */
+static enum status spill_largest(struct xact_buffer *b, struct error *err)
+{
+    while (atomic_load(&b->bytes) > b->max_bytes) {
+        struct xact *largest = NULL;
+        for (struct xact *x = b->oldest; x != NULL; x = x->next)
+            if (largest == NULL || x->mem.len > largest->mem.len)
+                largest = x;
+        if (largest == NULL || largest->mem.len == 0)
+            return OK;
+        size_t bytes = largest->mem.len;
+        TRY(spill_write(largest, b->spill_dir, err));
+        atomic_fetch_sub(&b->bytes, bytes);
+        atomic_fetch_add(&b->spills, 1);
+    }
+    return OK;
+}
+
+static void append(struct xact_buffer *b, struct xact *x, const void *frame, uint32_t len)
+{
+    buf_put(&x->mem, frame, len);
+    atomic_fetch_add_explicit(&b->bytes, len, memory_order_relaxed);
+}
+
+/* True if the frame is about a speculative insert and has been dealt with. */
+static bool speculative(struct xact_buffer *b, struct xact *x, const struct change_frame *f)
+{
+    switch ((enum change_kind)f->kind) {
+    case CHANGE_INSERT:
+        if (!(f->head.flags & CHANGE_SPECULATIVE))
+            return false;
+        buf_reset(&x->spec);
+        buf_put(&x->spec, f, f->head.len);
+        return true;
+    case CHANGE_SPEC_CONFIRM:
+    case CHANGE_SPEC_DELETE:
+        if (x->spec.len > 0) {
+            struct change_frame *waiting = (struct change_frame *)x->spec.data;
+            if (f->kind == CHANGE_SPEC_CONFIRM) {
+                waiting->head.flags &= (uint8_t)~CHANGE_SPECULATIVE;
+                append(b, x, waiting, waiting->head.len);
+            }
+            buf_reset(&x->spec);
+        }
+        return true;
+    case CHANGE_UPDATE:
+    case CHANGE_DELETE:
+        return false;
+    }
+    return false;
+}
+
+enum status xact_buffer_add(struct xact_buffer *b, const struct frame_head *frame,
+                            struct error *err)
+{
+    struct xact *x = xact_get(b, frame->xid, frame->top_xid, frame->lsn);
+    if (frame->type == FRAME_CHANGE && speculative(b, x, (const struct change_frame *)frame))
+        return OK;
+    append(b, x, frame, frame->len);
+    if (atomic_load_explicit(&b->bytes, memory_order_relaxed) > b->max_bytes)
+        return spill_largest(b, err);
+    return OK;
+}
+
+static void sub_abort(struct xact *x, TransactionId xid)
+{
+    struct change_frame *waiting = (struct change_frame *)x->spec.data;
+    xid_list_add(&x->aborted, xid);
+    x->aborted_sorted = false;
+    if (x->spec.len > 0 && waiting->head.xid == xid)
+        buf_reset(&x->spec);
+}
+
+void xact_buffer_abort(struct xact_buffer *b, TransactionId xid, const TransactionId *subs,
+                       uint32_t nsub)
+{
+    struct xact *x = xact_find(b, xid);
+    for (uint32_t i = 0; i < nsub; i++) {
+        struct xact *s = xact_find(b, subs[i]);
+        if (s != NULL && s->xid == subs[i]) { /* buffered alone */
+            xact_forget(b, s);
+            xact_release_one(b, s);
+        } else if (s != NULL) {
+            sub_abort(s, subs[i]);
+        }
+    }
+    if (x == NULL)
+        return;
+    if (x->xid == xid) {
+        xact_forget(b, x);
+        xact_release_one(b, x);
+    } else {
+        sub_abort(x, xid);
+    }
+}
+
+void xact_buffer_prepare(struct xact_buffer *b, TransactionId xid)
+{
+    struct xact *x = xact_find(b, xid);
+    if (x != NULL)
+        x->prepared = true;
+}
+
+void xact_buffer_running(struct xact_buffer *b, TransactionId oldest_running)
+{
+    for (struct xact *x = b->oldest, *next; x != NULL; x = next) {
+        struct xact *known;
+        next = x->next;
+        HASH_FIND(hh, b->xacts, &x->xid, sizeof x->xid, known);
+        /* prepared ones count as running; one taken for its commit is not in the table any more */
+        if (known != x || x->prepared || !xid_precedes(x->xid, oldest_running))
+            continue;
+        log_info("msg=\"transaction died with the server\" xid=%u first_lsn=" LSN_FMT, x->xid,
+                 LSN_ARGS(x->first_lsn));
+        xact_forget(b, x);
+        xact_release_one(b, x);
+    }
+}
+
+struct xact *xact_buffer_take(struct xact_buffer *b, TransactionId xid, const TransactionId *subs,
+                              uint32_t nsub)
+{
+    struct xact *x = xact_find(b, xid);
+    if (x != NULL && x->xid == xid)
+        xact_forget(b, x);
+    else
+        x = NULL;
+    for (uint32_t i = 0; i < nsub; i++) {
+        struct xact *s = xact_find(b, subs[i]);
+        if (s == NULL || s->xid != subs[i])
+            continue;
+        xact_forget(b, s);
+        if (x == NULL) {
+            x = s;
+            continue;
+        }
+        x->joined = xrealloc(x->joined, (x->njoined + 1) * sizeof(struct xact *));
+        x->joined[x->njoined++] = s;
+    }
+    return x;
+}
+
+XLogRecPtr xact_first_lsn(const struct xact *x)
+{
+    XLogRecPtr lsn = x->first_lsn;
+    for (uint32_t i = 0; i < x->njoined; i++)
+        lsn = MIN(lsn, x->joined[i]->first_lsn);
+    return lsn;
+}
+
+uint64_t xact_bytes(const struct xact *x)
+{
+    uint64_t bytes = x->mem.len + x->spill.bytes;
+    for (uint32_t i = 0; i < x->njoined; i++)
+        bytes += x->joined[i]->mem.len + x->joined[i]->spill.bytes;
+    return bytes;
+}
+
+TransactionId xact_xid(const struct xact *x)
+{
+    return x->xid;
+}
+
+XLogRecPtr xact_buffer_oldest_lsn(const struct xact_buffer *b)
+{
+    return atomic_load(&b->oldest_lsn);
+}
+
+size_t xact_buffer_count(const struct xact_buffer *b)
+{
+    return atomic_load(&b->count);
+}
+
+size_t xact_buffer_bytes(const struct xact_buffer *b)
+{
+    return atomic_load(&b->bytes);
+}
+
+uint64_t xact_buffer_spills(const struct xact_buffer *b)
+{
+    return atomic_load(&b->spills);
+}
