@@ -10,7 +10,9 @@ typedef uint32_t TransactionId;
 typedef uint32_t BlockNumber;
 typedef uint16_t OffsetNumber;
 
-#define InvalidOid 0u
+/* clang-format off: token for token as libpq's postgres_ext.h, so that both may be included */
+#define InvalidOid ((Oid) 0)
+/* clang-format on */
 #define InvalidTransactionId 0u
 #define FrozenTransactionId 2u
 #define FirstNormalTransactionId 3u
