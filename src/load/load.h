@@ -1,0 +1,91 @@
+/* The initial load: BASE_BACKUP's tar bytes, split between the shadow's data directory and the walk
+ * of user heap pages, beside a reader of the WAL window from the backup's start on.
+ *
+ *   load_new → load_backup_run (backup thread; calls `started`, whereupon the caller lets a WAL
+ * reader feed load_window_record from start_lsn on) → all batches walked, window past end_lsn →
+ * load_finish → the stream calls load_fate and load_running_xacts while load_undecided_count > 0 →
+ * load_free.
+ *
+ * Threads: load_backup_run one (it starts two of its own), the window one, page_batch_walk any
+ * number, load_fate and load_running_xacts one (the stream). load_cancel, load_progress_get and
+ * load_undecided_count from any. */
+#pragma once
+#include "load/page_batch.h"
+#include "load/window.h"
+#include "pg/visibility.h"
+#include "source/base_backup.h"
+
+struct load_options {
+    struct rel_desc *const
+        *rels; /* what is loaded: ordinary heap tables of our database; referenced */
+    size_t nrels;
+    Oid db_oid;
+    Oid db_tablespace; /* pg_database.dattablespace */
+    unsigned major;
+    const char *shadow_dir;     /* exists, empty */
+    const char *spill_dir;      /* exists; for undecided tuples beyond the memory limit */
+    size_t waiting_max_bytes;   /* tar pages waiting for the window; 0 = 64 MiB */
+    size_t undecided_max_bytes; /* undecided tuples in memory; 0 = 16 MiB */
+
+    void *ctx; /* of all callbacks */
+    /* Is this filenode (≥ 16384) one of a catalog of our database? false for pg_largeobject's. */
+    bool (*is_catalog)(void *ctx, struct rel_file_locator locator);
+    /* Runs BASE_BACKUP with these callbacks (source_base_backup_run), blocking. */
+    enum status (*run_backup)(void *ctx, const struct source_backup_callbacks *callbacks,
+                              struct error *err);
+    /* N: pg_control_checkpoint().next_xid at the source. Asked once, after the backup's start; a
+     * value from a later checkpoint does no harm, an earlier one would. */
+    enum status (*sample_next_xid)(void *ctx, TransactionId *ret, struct error *err);
+    /* The backup has started: feed the window from start_lsn on. */
+    enum status (*started)(void *ctx, XLogRecPtr start_lsn, uint32_t timeline, struct error *err);
+    /* pg_current_wal_flush_lsn(), now. Called from one thread of the load. */
+    enum status (*sample_flush_lsn)(void *ctx, XLogRecPtr *ret, struct error *err);
+    /* pg_xact_status of n transactions below N, now, into ret[i] (enum xid_fate; in progress =
+     * FATE_UNKNOWN; NULL = an error that says so). Called from workers, the window's and the
+     * stream's thread, several at once: the caller serialises. */
+    enum status (*ask_fates)(void *ctx, const TransactionId *xids, size_t n, uint8_t *ret,
+                             struct error *err);
+    /* A batch for the workers; may block. Takes the batch, also if it fails. */
+    enum status (*submit)(void *ctx, struct page_batch *batch, struct error *err);
+    /* This table cannot be loaded exactly; called once a table, from any thread. */
+    void (*table_stopped)(void *ctx, const struct rel_desc *desc, const char *reason);
+};
+
+struct load_progress {
+    uint64_t bytes_done, bytes_total; /* as the source counts; total is its estimate */
+    uint64_t pages, rows;             /* walked, emitted */
+    XLogRecPtr start_lsn, end_lsn;    /* 0 = not yet known */
+};
+
+struct load;
+struct load *load_new(const struct load_options *options);
+void load_free(struct load *l); /* after all its threads have left; NULL is fine */
+
+struct load_window *load_window(struct load *l);
+
+/* Returns once all tar bytes are consumed, what belongs to the shadow is on disk (synced) and every
+ * batch has been submitted: needs a running window. ERR_CANCELLED after load_cancel. */
+enum status load_backup_run(struct load *l, struct error *err) CHECKED;
+
+/* Wakes every wait of the load; its functions return ERR_CANCELLED from then on. run_backup is the
+ * caller's to interrupt. */
+void load_cancel(struct load *l);
+
+void load_progress_get(struct load *l, struct load_progress *ret);
+
+/* After load_backup_run has returned, every submitted batch been walked and the window passed
+ * end_lsn: asks for the fates of what is still undecided and submits what they decide. */
+enum status load_finish(struct load *l, struct error *err) CHECKED;
+
+/* Tuples that wait for a transaction. 0 after load_finish and a walk of all batches: it is
+ * complete. */
+uint64_t load_undecided_count(struct load *l);
+
+/* From the stream, for every commit or abort, top-level and listed subtransactions alike. Cheap if
+ * nothing waits for the xid; else submits its tuples. */
+enum status load_fate(struct load *l, TransactionId xid, bool committed, struct error *err) CHECKED;
+
+/* From the stream at each RUNNING_XACTS: transactions before oldest that have neither committed nor
+ * aborted in the stream died with the server. Asked of the source to be sure (a commit may have
+ * been logged before the backup's start and yet count as running while it waits for a standby). */
+enum status load_running_xacts(struct load *l, TransactionId oldest, struct error *err) CHECKED;

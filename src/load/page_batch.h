@@ -1,0 +1,46 @@
+/* What the load hands to the pipeline's workers: pages of one relation, or rows that had to wait
+ * for the fate of a transaction. Belongs to one thread at a time; ownership moves with the pointer.
+ */
+#pragma once
+#include "catalog/descriptor.h"
+#include "pg/page.h"
+
+#define PAGE_BATCH_PAGES 64
+
+struct load;
+struct load_rel;
+
+struct page_batch {
+    struct rel_desc *desc; /* a reference of the batch's own */
+    struct load_rel *rel;  /* private to load/ */
+    uint32_t npages;
+    BlockNumber
+        blocks[PAGE_BATCH_PAGES]; /* not always contiguous: blocks with an image are left out */
+    uint8_t *pages;               /* npages × 8192 bytes */
+    uint32_t cap_pages;           /* room in pages */
+    XLogRecPtr accept_lsn;        /* released once the window has passed it */
+    uint8_t *rows;                /* instead of pages: tuples that waited (private form) */
+    size_t rows_len;
+    uint64_t nrows;
+};
+
+/* Bytes to account for a batch that is queued. */
+static inline size_t page_batch_bytes(const struct page_batch *b)
+{
+    return sizeof *b + (size_t)b->cap_pages * PG_BLCKSZ + b->rows_len;
+}
+void page_batch_free(struct page_batch *b); /* NULL is fine */
+
+/* One live tuple. It points into the batch. tid: tid_make. The row's _xid is xmin, its _lsn the
+ * backup's start − 1, its _commit_ts 1970-01-01. */
+typedef enum status (*load_emit_fn)(void *ctx, const struct rel_desc *desc,
+                                    const struct raw_tuple *tuple, uint64_t tid, TransactionId xmin,
+                                    struct error *err);
+
+/* Emits every live tuple of the batch; those whose transaction is still running are copied into the
+ * load's store. Runs in any number of threads at once, on batches of their own; may ask the source
+ * for fates (load_options.ask_fates). Does not free the batch. A table that has been stopped emits
+ * nothing. ERR_DATA for a damaged page names relation, block and reason; emit's failure is
+ * returned. */
+enum status page_batch_walk(const struct page_batch *batch, struct load *load, load_emit_fn emit,
+                            void *emit_ctx, struct error *err) CHECKED;
