@@ -1,0 +1,22 @@
+"""Where the programs under test and the servers are."""
+
+import os
+import pathlib
+
+ROOT = pathlib.Path(os.environ.get("WALSHADOW_ROOT") or pathlib.Path(__file__).parents[3])
+DEPS = ROOT / ".deps"
+PLAIN_BIN = ROOT / "build" / "walshadow"
+DEBUG_BIN = ROOT / "build-debug" / "walshadow"
+# The program under test: script/test points it at a sanitizer build for those runs.
+BIN = pathlib.Path(os.environ.get("WALSHADOW_BIN") or PLAIN_BIN)
+LIBCHDB = DEPS / "libchdb.so"
+
+MAJORS = (15, 16, 17, 18)
+CLIENT_BIN = pathlib.Path("/usr/lib/postgresql/15/bin")  # psql, pgbench, pg_waldump, …
+
+
+def postgres_bin(major):
+    """Folder of initdb, pg_ctl and postgres of one major."""
+    if major == 15:
+        return CLIENT_BIN
+    return DEPS / f"pg{major}" / "bin"
