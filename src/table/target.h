@@ -1,18 +1,19 @@
 /* A target: one table of one destination, as one source relation (or partitioned root) maps to it.
- * Made from a descriptor and the configuration; immutable and reference-counted; a shape change makes
- * a new one with a higher epoch. */
+ * Made from a descriptor and the configuration; immutable and reference-counted; a shape change
+ * makes a new one with a higher epoch. */
 #pragma once
 #include "catalog/descriptor.h"
 #include "native/block.h"
 #include "types/encoder.h"
 
 struct target_column {
-    int16_t attnum;    /* source attribute */
+    int16_t attnum;     /* source attribute */
     uint16_t key_index; /* 1 + position in the key, 0 = not in the key */
     struct encoder encoder;
 };
 
-/* Columns in the order of the table: mapped ones, [_part,] [_ctid,] _lsn, _xid, _commit_ts, _is_deleted. */
+/* Columns in the order of the table: mapped ones, [_part,] [_ctid,] _lsn, _xid, _commit_ts,
+ * _is_deleted. */
 struct target {
     atomic_int refs;
     uint32_t epoch;
@@ -31,14 +32,14 @@ struct target_options {
     const char *database, *table;
     bool soft_delete;
     enum bad_value_policy on_bad_value;
-    bool chdb_fsync;     /* engine tables: fsync_after_insert etc. (clickhouse-notes 4) */
+    bool chdb_fsync; /* engine tables: fsync_after_insert etc. (clickhouse-notes 4) */
     bool fsync_each_insert;
     const char *comment; /* walshadow <system_id>/<db oid>/<rel oid> */
     /* column overrides, NULL target or type = default; ncolumns 0 = all columns */
     const struct target_override {
         int16_t attnum;
         const char *target, *type;
-    } *columns;
+    } * columns;
     size_t ncolumns;
 };
 
@@ -49,6 +50,7 @@ struct target *target_ref(struct target *t);
 void target_unref(struct target *t);
 
 /* DDL text, appended to out. All names quoted with backquotes. */
-void target_create_sql(const struct target *t, const struct target_options *options, struct buf *out);
+void target_create_sql(const struct target *t, const struct target_options *options,
+                       struct buf *out);
 void sql_quote_ident(struct buf *out, const char *name);  /* `a\`b` */
 void sql_quote_string(struct buf *out, const char *text); /* 'a\'b' */

@@ -29,21 +29,23 @@ typedef enum encode_result (*encode_fn)(const struct encoder *e, const uint8_t *
 struct encoder {
     encode_fn append;
     bool nullable;
-    uint8_t width;   /* fixed target width in bytes, 0 = String */
-    uint8_t scale;   /* Decimal */
+    uint8_t width; /* fixed target width in bytes, 0 = String */
+    uint8_t scale; /* Decimal */
     uint8_t precision;
     uint8_t variant; /* private to the type family */
     struct ch_caps caps;
     int32_t typmod;
     Oid typid;
-    char *ch_type;   /* full type text, e.g. "Nullable(Decimal(9, 2))" */
+    char *ch_type; /* full type text, e.g. "Nullable(Decimal(9, 2))" */
 };
 
 /* The default target of a column as contract.md and the type bridge name it, or `override` (a
  * ClickHouse type text, NULL = none). key: not Nullable. ERR_CONFIG: the type is not carried ("type
- * jsonb is not supported"), or the override cannot hold it. The result is freed with encoder_fini. */
+ * jsonb is not supported"), or the override cannot hold it. The result is freed with encoder_fini.
+ */
 enum status encoder_plan(const struct att_desc *att, bool key, const char *override,
-                         const struct ch_caps *caps, struct encoder *ret, struct error *err) CHECKED;
+                         const struct ch_caps *caps, struct encoder *ret,
+                         struct error *err) CHECKED;
 void encoder_fini(struct encoder *e);
 
 /* NULL for Nullable targets, the type's default otherwise (tombstones, missing without default). */
@@ -55,7 +57,7 @@ void encoder_append_null_or_default(const struct encoder *e, struct column_buf *
 void encoder_append_bad(const struct encoder *e, enum bad_value_policy policy, const uint8_t *data,
                         uint32_t len, struct column_buf *out, const char **ret_action);
 
-/* Text form of a datum (the type's output function under our pinned settings), for rejects and logs;
- * appends at most max_bytes. */
+/* Text form of a datum (the type's output function under our pinned settings), for rejects and
+ * logs; appends at most max_bytes. */
 void datum_text(const struct att_desc *att, const uint8_t *data, uint32_t len, size_t max_bytes,
                 struct buf *out);

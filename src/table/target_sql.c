@@ -1,0 +1,92 @@
+/* DDL text of a target. */
+#include "table/target.h"
+
+#include <string.h>
+
+/* Tables with more columns than this write compact parts while those are small (clickhouse-notes
+ * 19). */
+#define WIDE_PART_COLUMNS 200
+
+static void put_escaped(struct buf *out, char quote, const char *text)
+{
+    buf_put_u8(out, (uint8_t)quote);
+    for (; *text != 0; text++) {
+        if (*text == quote || *text == '\\')
+            buf_put_u8(out, '\\');
+        buf_put_u8(out, (uint8_t)*text);
+    }
+    buf_put_u8(out, (uint8_t)quote);
+}
+
+void sql_quote_ident(struct buf *out, const char *name)
+{
+    put_escaped(out, '`', name);
+}
+
+void sql_quote_string(struct buf *out, const char *text)
+{
+    put_escaped(out, '\'', text);
+}
+
+/* The key in index order, or (_part, _ctid). */
+static void put_order_by(const struct target *t, struct buf *out)
+{
+    buf_printf(out, "ORDER BY (");
+    if (t->has_ctid)
+        buf_printf(out, t->has_part ? "`_part`, `_ctid`" : "`_ctid`");
+    for (unsigned position = 1; position <= t->ncols && !t->has_ctid; position++) {
+        for (unsigned i = 0; i < t->ncols; i++) {
+            if (t->cols[i].key_index != position)
+                continue;
+            buf_printf(out, position == 1 ? "" : ", ");
+            sql_quote_ident(out, t->header->cols[i].name);
+        }
+    }
+    buf_put_u8(out, ')');
+}
+
+static void put_setting(struct buf *out, bool *first, const char *setting)
+{
+    buf_printf(out, "%s%s", *first ? " SETTINGS " : ", ", setting);
+    *first = false;
+}
+
+/* The engine fsyncs nothing by default and merges delete their sources soon (clickhouse-notes 4).
+ */
+static void put_settings(const struct target *t, const struct target_options *options,
+                         struct buf *out)
+{
+    bool first = true;
+    if (options->chdb_fsync) {
+        put_setting(out, &first, "min_rows_to_fsync_after_merge = 1");
+        put_setting(out, &first, "min_compressed_bytes_to_fsync_after_merge = 1");
+    }
+    if (options->chdb_fsync && options->fsync_each_insert) {
+        put_setting(out, &first, "fsync_after_insert = 1");
+        put_setting(out, &first, "fsync_part_directory = 1");
+    }
+    if (t->header->ncols > WIDE_PART_COLUMNS)
+        put_setting(out, &first, "min_bytes_for_wide_part = 1073741824");
+}
+
+void target_create_sql(const struct target *t, const struct target_options *options,
+                       struct buf *out)
+{
+    buf_printf(out, "CREATE TABLE IF NOT EXISTS ");
+    sql_quote_ident(out, t->database);
+    buf_put_u8(out, '.');
+    sql_quote_ident(out, t->table);
+    for (unsigned i = 0; i < t->header->ncols; i++) {
+        buf_printf(out, i == 0 ? " (" : ", ");
+        sql_quote_ident(out, t->header->cols[i].name);
+        buf_printf(out, " %s", t->header->cols[i].type);
+    }
+    buf_printf(out, ") ENGINE = ReplacingMergeTree(%s) ",
+               t->soft_delete ? "`_lsn`" : "`_lsn`, `_is_deleted`");
+    put_order_by(t, out);
+    put_settings(t, options, out);
+    if (options->comment != NULL) {
+        buf_printf(out, " COMMENT ");
+        sql_quote_string(out, options->comment);
+    }
+}

@@ -1,0 +1,183 @@
+#include "types/encoder.h"
+
+#include "types/family.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* String column of a type whose text form is rendered: the text goes behind a one-byte length,
+ * which is widened where the text turns out to be 128 bytes or more. */
+static enum encode_result encode_text(const struct encoder *e, const uint8_t *data, uint32_t len,
+                                      struct column_buf *out, const char **ret_reason)
+{
+    struct buf *b = &out->data;
+    size_t start = b->len;
+    buf_put_u8(b, 0);
+    if (!type_family_at(e->variant)->text(data, len, b)) {
+        b->len = start;
+        return encode_bad(ret_reason, "the bytes are no value of the column's type");
+    }
+    size_t text_len = b->len - start - 1;
+    if (text_len < 0x80) {
+        b->data[start] = (uint8_t)text_len;
+    } else {
+        uint8_t prefix[10];
+        size_t n = 0;
+        for (size_t rest = text_len; rest > 0; rest >>= 7)
+            prefix[n++] = (uint8_t)((rest & 0x7f) | (rest >= 0x80 ? 0x80 : 0));
+        buf_reserve(b, n - 1);
+        memmove(b->data + start + n, b->data + start + 1, text_len);
+        memcpy(b->data + start, prefix, n);
+        b->len += n - 1;
+    }
+    put_not_null(e, out);
+    return ENCODE_OK;
+}
+
+static const char *type_label(const struct att_desc *att, char *space, size_t size)
+{
+    if (att->type_name != NULL)
+        return att->type_name;
+    snprintf(space, size, "with oid %u", att->typid);
+    return space;
+}
+
+/* Whether the target is Nullable: it must be able to hold the NULLs that can come, and a key column
+ * cannot be Nullable in ClickHouse. */
+static enum status plan_nullable(const struct att_desc *att, bool key, const char *override,
+                                 const struct type_node **target, struct encoder *e,
+                                 struct error *err)
+{
+    bool can_be_null = !key && !att->not_null;
+    if (override == NULL) {
+        e->nullable = can_be_null;
+        return OK;
+    }
+    e->nullable = (*target)->kind == TYPE_NULLABLE;
+    if (e->nullable)
+        *target = (*target)->children[0];
+    if (e->nullable && key)
+        return error_set(err, ERR_CONFIG, "column \"%s\" is in the key and cannot be %s", att->name,
+                         override);
+    if (!e->nullable && can_be_null)
+        return error_set(err, ERR_CONFIG,
+                         "column \"%s\" may hold NULL, which %s cannot: use Nullable(%s)",
+                         att->name, override, override);
+    return OK;
+}
+
+static enum status plan_target(const struct att_desc *att, const struct type_node *target,
+                               const struct type_family *family, uint8_t index, struct encoder *e,
+                               struct error *err)
+{
+    char space[32];
+    struct buf text CLEANUP_BUF = {0};
+    type_name_print(target, &text);
+    if (target->kind == TYPE_STRING && !family->raw_text) {
+        e->append = encode_text;
+        e->variant = index;
+    } else if (family->plan == NULL || !family->plan(target, e)) {
+        return error_set(err, ERR_CONFIG,
+                         "column \"%s\": type %s cannot be held exactly by %s, or this is not "
+                         "supported yet by this version",
+                         att->name, type_label(att, space, sizeof space), buf_cstr(&text));
+    }
+    e->ch_type = xasprintf(e->nullable ? "Nullable(%s)" : "%s", buf_cstr(&text));
+    return OK;
+}
+
+enum status encoder_plan(const struct att_desc *att, bool key, const char *override,
+                         const struct ch_caps *caps, struct encoder *ret, struct error *err)
+{
+    char space[32];
+    uint8_t index = 0;
+    const struct type_family *family = type_family_find(att_typid(att), &index);
+    if (family == NULL)
+        return error_set(err, ERR_CONFIG,
+                         "column \"%s\": type %s is not supported yet by this version", att->name,
+                         type_label(att, space, sizeof space));
+    struct encoder e = {.caps = *caps, .typmod = att->typmod, .typid = family->typid};
+    struct arena arena = {0};
+    struct buf text CLEANUP_BUF = {0};
+    const struct type_node *target = NULL;
+    if (override != NULL)
+        put_text(&text, override);
+    else
+        family->default_type(att, caps, &text);
+    enum status status = type_name_parse(&arena, (const char *)text.data, text.len, &target, err);
+    if (status != OK) {
+        status = ERR_CONFIG; /* the text came from the configuration */
+        if (err != NULL)
+            err->kind = status;
+    }
+    if (status == OK)
+        status = plan_nullable(att, key, override, &target, &e, err);
+    if (status == OK)
+        status = plan_target(att, target, family, index, &e, err);
+    arena_free(&arena);
+    if (status == OK)
+        *ret = e;
+    return status;
+}
+
+void encoder_fini(struct encoder *e)
+{
+    free(e->ch_type);
+    e->ch_type = NULL;
+}
+
+void encoder_append_null_or_default(const struct encoder *e, struct column_buf *out)
+{
+    /* the default of every target type is zero bytes: 0, 1970-01-01, the empty string */
+    if (e->nullable)
+        buf_put_u8(&out->nulls, 1);
+    buf_put_zeros(&out->data, e->width > 0 ? e->width : 1);
+}
+
+void encoder_append_bad(const struct encoder *e, enum bad_value_policy policy, const uint8_t *data,
+                        uint32_t len, struct column_buf *out, const char **ret_action)
+{
+    uint8_t index;
+    const struct type_family *family = type_family_find(e->typid, &index);
+    if (policy == BAD_VALUE_ERROR) {
+        *ret_action = "error";
+        return;
+    }
+    bool clamp = policy == BAD_VALUE_CLAMP || !e->nullable;
+    if (clamp && data != NULL && e->width > 0 && family->clamp != NULL &&
+        family->clamp(e, data, len, &out->data)) {
+        put_not_null(e, out);
+        *ret_action = "clamp";
+        return;
+    }
+    encoder_append_null_or_default(e, out);
+    *ret_action = e->nullable ? "null" : "clamp";
+}
+
+void datum_text(const struct att_desc *att, const uint8_t *data, uint32_t len, size_t max_bytes,
+                struct buf *out)
+{
+    uint8_t index;
+    const struct type_family *family = type_family_find(att_typid(att), &index);
+    size_t start = out->len;
+    if (data == NULL)
+        return;
+    if (family != NULL && family->raw_text && family != &family_bytea) {
+        buf_put(out, data, MIN(len, max_bytes));
+    } else {
+        /* hex takes two bytes a byte: no need to render what is cut off below */
+        uint32_t shown = (uint32_t)MIN(len, max_bytes);
+        if (family == NULL || family == &family_bytea)
+            family_bytea.text(data, shown, out);
+        else if (!family->text(data, len, out))
+            family_bytea.text(data, shown, out);
+    }
+    if (out->len - start < max_bytes)
+        return;
+    /* cut at the limit, and not inside a UTF-8 character */
+    bool whole = out->len - start == max_bytes && len <= max_bytes;
+    out->len = start + max_bytes;
+    for (unsigned i = 0;
+         !whole && i < 3 && out->len > start && (out->data[out->len] & 0xc0) == 0x80; i++)
+        out->len--;
+}

@@ -1,0 +1,88 @@
+/* One entry per PostgreSQL type: what the encoder asks of a type family. Private to src/types. */
+#pragma once
+#include "native/type_name.h"
+#include "types/encoder.h"
+
+struct type_family {
+    Oid typid;
+    int16_t attlen; /* pg_type.typlen */
+    bool raw_text;  /* the datum's bytes are what a String column holds (text, json, bytea) */
+
+    /* Default target type of this column, without Nullable, as ClickHouse type text. */
+    void (*default_type)(const struct att_desc *att, const struct ch_caps *caps, struct buf *out);
+
+    /* Sets append, width, scale, precision, variant for this target (never String unless raw_text).
+     * False: the type cannot go there exactly. NULL: String is the only target. */
+    bool (*plan)(const struct type_node *target, struct encoder *e);
+
+    /* Appends the text form. False (nothing appended): the bytes are no value of this type. */
+    bool (*text)(const uint8_t *data, uint32_t len, struct buf *out);
+
+    /* Appends the value nearest to one that append refused, without null flag. NULL, or false with
+     * nothing appended: there is none, the default is used. */
+    bool (*clamp)(const struct encoder *e, const uint8_t *data, uint32_t len, struct buf *out);
+};
+
+/* NULL: not carried. *ret_index is for type_family_at, which rows use. */
+const struct type_family *type_family_find(Oid typid, uint8_t *ret_index);
+const struct type_family *type_family_at(uint8_t index);
+
+/* The type whose rules a column follows: a domain's base type. */
+static inline Oid att_typid(const struct att_desc *att)
+{
+    return att->base_typid != 0 ? att->base_typid : att->typid;
+}
+
+/* Families, one file each. */
+extern const struct type_family family_bool, family_int2, family_int4, family_int8, family_oid;
+extern const struct type_family family_float4, family_float8, family_numeric;
+extern const struct type_family family_text, family_varchar, family_bpchar, family_json,
+    family_bytea;
+extern const struct type_family family_name, family_char, family_uuid;
+extern const struct type_family family_date, family_time, family_timetz;
+extern const struct type_family family_timestamp, family_timestamptz, family_interval;
+
+/* Helpers of the append functions: the null flag goes in only once the value is sure. */
+static inline void put_not_null(const struct encoder *e, struct column_buf *out)
+{
+    if (e->nullable)
+        buf_put_u8(&out->nulls, 0);
+}
+
+static inline enum encode_result encode_bad(const char **ret_reason, const char *why)
+{
+    *ret_reason = why;
+    return ENCODE_BAD;
+}
+
+/* A String value: length, bytes; one reservation. */
+static inline void put_string(struct buf *out, const uint8_t *data, uint32_t len)
+{
+    uint8_t *at = buf_reserve(out, (size_t)len + 5);
+    uint32_t rest = len;
+    while (rest >= 0x80) {
+        *at++ = (uint8_t)(rest | 0x80);
+        rest >>= 7;
+    }
+    *at++ = (uint8_t)rest;
+    if (len > 0)
+        memcpy(at, data, len);
+    out->len = (size_t)(at - out->data) + len;
+}
+
+static inline void put_text(struct buf *out, const char *text)
+{
+    buf_put(out, text, strlen(text));
+}
+
+/* Copies the n bytes of a fixed-width value as they are (both sides little-endian). */
+enum encode_result encode_copy1(const struct encoder *e, const uint8_t *data, uint32_t len,
+                                struct column_buf *out, const char **ret_reason);
+enum encode_result encode_copy2(const struct encoder *e, const uint8_t *data, uint32_t len,
+                                struct column_buf *out, const char **ret_reason);
+enum encode_result encode_copy4(const struct encoder *e, const uint8_t *data, uint32_t len,
+                                struct column_buf *out, const char **ret_reason);
+enum encode_result encode_copy8(const struct encoder *e, const uint8_t *data, uint32_t len,
+                                struct column_buf *out, const char **ret_reason);
+
+#define REASON_LENGTH "datum has a wrong length"
