@@ -72,11 +72,15 @@ def source_tables(connection):
                 WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
                   AND a.attgenerated IN ('', 's') ORDER BY a.attnum""", (oid,))
             columns = [Column(*row) for row in cursor.fetchall()]
+            # The rule for keys: the identity index, else an immediate primary key, else none.
             cursor.execute("""
-                SELECT a.attname FROM pg_index i, unnest(i.indkey::int2[]) WITH ORDINALITY AS k(n, o)
+                SELECT a.attname FROM pg_class c JOIN pg_index i ON i.indrelid = c.oid,
+                       unnest(i.indkey::int2[]) WITH ORDINALITY AS k(n, o)
                 JOIN pg_attribute a ON a.attnum = k.n AND a.attrelid = %s
-                WHERE i.indrelid = %s AND i.indisprimary AND k.o <= i.indnkeyatts ORDER BY k.o""",
-                (oid, oid))
+                WHERE c.oid = %s AND k.o <= i.indnkeyatts
+                  AND CASE c.relreplident WHEN 'i' THEN i.indisreplident
+                        WHEN 'n' THEN false ELSE i.indisprimary AND i.indimmediate END
+                ORDER BY k.o""", (oid, oid))
             key = [row[0] for row in cursor.fetchall()]
             tables.append(Table(schema, name, oid, columns, key, partitioned))
         return tables
