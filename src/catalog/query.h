@@ -1,24 +1,24 @@
 /* Catalog rows to descriptors: the SELECTs that work on 15 to 18, over a libpq connection given.
  *
- * The connection's client encoding must equal the server encoding (names and missing values are taken
- * in the database's encoding), its search_path must not matter (every name is qualified). Calls run in
- * the transaction that is open, or in a REPEATABLE READ, READ ONLY one of their own. A broken
- * connection is ERR_RETRY, an unexpected answer ERR_DATA. */
+ * The connection's client encoding must equal the server encoding (names and missing values are
+ * taken in the database's encoding), its search_path must not matter (every name is qualified).
+ * Calls run in the transaction that is open, or in a REPEATABLE READ, READ ONLY one of their own. A
+ * broken connection is ERR_RETRY, an unexpected answer ERR_DATA. */
 #pragma once
 #include "base/error.h"
 #include "catalog/descriptor.h"
 
 #include <libpq-fe.h>
 
-/* Descriptors of the relations named (kinds r, p, m, t), or with oids NULL of every one that is not a
- * system relation (oid >= 16384), in oid order, sealed. A relation that is gone is absent. *ret is a
- * malloc'd array of *ret_n references owned by the caller. valid_from is 0.
+/* Descriptors of the relations named (kinds r, p, m, t), or with oids NULL of every one that is not
+ * a system relation (oid >= 16384), in oid order, sealed. A relation that is gone is absent. *ret
+ * is a malloc'd array of *ret_n references owned by the caller. valid_from is 0.
  *
- * Domains: type_name names the domain; base_typid, elem_typid, typcategory and typmod are those of the
- * base type. missing holds the datum as a heap tuple has it, for bool, "char", int2/4/8, oid, float4/8,
- * numeric, text, varchar, bpchar, name, bytea, json, date, time, timetz, timestamp, timestamptz,
- * interval and uuid (and domains over them); for any other type has_missing is set and missing is NULL:
- * the value exists but is not known. */
+ * Domains: type_name names the domain; base_typid, elem_typid, typcategory and typmod are those of
+ * the base type. missing holds the datum as a heap tuple has it, for bool, "char", int2/4/8, oid,
+ * float4/8, numeric, text, varchar, bpchar, name, bytea, json, date, time, timetz, timestamp,
+ * timestamptz, interval and uuid (and domains over them); for any other type has_missing is set and
+ * missing is NULL: the value exists but is not known. */
 enum status catalog_query_read(PGconn *conn, unsigned major, const Oid *oids, size_t noids,
                                struct rel_desc ***ret, size_t *ret_n, struct error *err) CHECKED;
 void catalog_query_free(struct rel_desc **descs, size_t n); /* drops the references and the array */
@@ -27,8 +27,9 @@ struct catalog_filenode {
     Oid oid;
     struct rel_file_locator locator; /* db_oid 0 for shared relations */
 };
-/* Storage of every relation of kind r, i, t, m, S with oid < 16384, mapped and shared ones included,
- * without pg_largeobject and its index (data, not catalog: C11). The seed of C1. *ret is malloc'd. */
+/* Storage of every relation of kind r, i, t, m, S with oid < 16384, mapped and shared ones
+ * included, without pg_largeobject and its index (data, not catalog: C11). The seed of C1. *ret is
+ * malloc'd. */
 enum status catalog_query_filenodes(PGconn *conn, struct catalog_filenode **ret, size_t *ret_n,
                                     struct error *err) CHECKED;
 
@@ -44,7 +45,8 @@ struct catalog_database {
 enum status catalog_query_database(PGconn *conn, struct catalog_database *ret,
                                    struct error *err) CHECKED;
 
-/* The datum of one attmissingval from array_send's bytes of its one-element array: appends what a heap
- * tuple has (no varlena header) to out. *ret_known is false for types not in the list above. */
+/* The datum of one attmissingval from array_send's bytes of its one-element array: appends what a
+ * heap tuple has (no varlena header) to out. *ret_known is false for types not in the list above.
+ */
 enum status catalog_missing_datum(Oid base_typid, const uint8_t *array, size_t len, struct buf *out,
                                   bool *ret_known, struct error *err) CHECKED;

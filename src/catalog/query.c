@@ -1,0 +1,413 @@
+#include "catalog/query.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Columns of the two answers, in the order of the SELECT lists below. */
+enum {
+    R_OID,
+    R_NAMESPACE,
+    R_SCHEMA,
+    R_NAME,
+    R_KIND,
+    R_PERSISTENCE,
+    R_IDENTITY,
+    R_AM,
+    R_NATTS,
+    R_SPC,
+    R_DB,
+    R_FILENODE,
+    R_TOAST,
+    R_TOAST_SPC,
+    R_TOAST_FILENODE,
+    R_ROOT,
+    R_KEY,
+    R_NKEY,
+    R_COLUMNS
+};
+enum {
+    A_REL,
+    A_NUM,
+    A_NAME,
+    A_LEN,
+    A_ALIGN,
+    A_STORAGE,
+    A_GENERATED,
+    A_DROPPED,
+    A_NOT_NULL,
+    A_HAS_MISSING,
+    A_MISSING,
+    A_TYPE,
+    A_TYPMOD,
+    A_TYPTYPE,
+    A_CATEGORY,
+    A_ELEM,
+    A_BASE,
+    A_FORMAT,
+    A_COLUMNS
+};
+
+/* Key (notes B4). An index counts as PostgreSQL's RelationGetIndexList counts it (relcache.c):
+ * valid, unique, immediate, without a predicate. */
+static const char relations_sql[] =
+    "SELECT c.oid, c.relnamespace, n.nspname, c.relname, c.relkind, c.relpersistence, "
+    "c.relreplident, c.relam, c.relnatts, "
+    "CASE WHEN c.reltablespace = 0 THEN d.dattablespace ELSE c.reltablespace END, d.oid, "
+    "CASE WHEN c.relfilenode <> 0 THEN c.relfilenode "
+    "ELSE coalesce(pg_catalog.pg_relation_filenode(c.oid), 0) END, "
+    "c.reltoastrelid, "
+    "CASE WHEN t.reltablespace = 0 THEN d.dattablespace ELSE t.reltablespace END, t.relfilenode, "
+    "CASE WHEN c.relispartition THEN pg_catalog.pg_partition_root(c.oid)::pg_catalog.oid ELSE "
+    "c.oid "
+    "END, "
+    "k.indkey, k.indnkeyatts "
+    "FROM pg_catalog.pg_class c "
+    "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
+    "JOIN pg_catalog.pg_database d ON d.datname = pg_catalog.current_database() "
+    "LEFT JOIN pg_catalog.pg_class t ON t.oid = c.reltoastrelid "
+    "LEFT JOIN LATERAL (SELECT i.indkey, i.indnkeyatts FROM pg_catalog.pg_index i "
+    "WHERE i.indrelid = c.oid AND i.indisvalid AND i.indisunique AND i.indimmediate "
+    "AND i.indpred IS NULL AND CASE c.relreplident WHEN 'i' THEN i.indisreplident "
+    "WHEN 'd' THEN i.indisprimary WHEN 'f' THEN i.indisprimary ELSE false END LIMIT 1) k ON true "
+    "WHERE c.relkind IN ('r', 'p', 'm', 't') AND ";
+
+/* not_null: 18 has attnotnull also while a constraint is NOT VALID (F7); earlier majors have no
+ * constraints of type 'n'. Arrays are "true" if they are stored as arrays. */
+static const char attributes_sql[] =
+    "SELECT a.attrelid, a.attnum, a.attname, a.attlen, a.attalign, a.attstorage, a.attgenerated, "
+    "a.attisdropped, "
+    "a.attnotnull AND NOT EXISTS (SELECT FROM pg_catalog.pg_constraint x WHERE x.conrelid = "
+    "a.attrelid AND x.contype = 'n' AND NOT x.convalidated AND x.conkey[1] = a.attnum), "
+    "a.atthasmissing AND NOT a.attisdropped, "
+    "CASE WHEN a.atthasmissing AND NOT a.attisdropped THEN "
+    "pg_catalog.array_send(a.attmissingval) END, "
+    "a.atttypid, coalesce(b.typmod, a.atttypmod), t.typtype, coalesce(bt.typcategory, "
+    "t.typcategory), "
+    "CASE WHEN coalesce(bt.typlen, t.typlen) = -1 AND coalesce(bt.typsubscript, t.typsubscript) = "
+    "'pg_catalog.array_subscript_handler'::pg_catalog.regproc THEN coalesce(bt.typelem, t.typelem) "
+    "ELSE 0 END, "
+    "coalesce(bt.oid, a.atttypid), "
+    "CASE WHEN t.oid IS NOT NULL THEN pg_catalog.format_type(a.atttypid, a.atttypmod) END "
+    "FROM pg_catalog.pg_attribute a "
+    "JOIN pg_catalog.pg_class c ON c.oid = a.attrelid "
+    "LEFT JOIN pg_catalog.pg_type t ON t.oid = a.atttypid "
+    "LEFT JOIN LATERAL (WITH RECURSIVE w (oid, typmod) AS ("
+    "SELECT t.typbasetype, CASE WHEN a.atttypmod >= 0 THEN a.atttypmod ELSE t.typtypmod END "
+    "UNION ALL "
+    "SELECT y.typbasetype, CASE WHEN w.typmod >= 0 THEN w.typmod ELSE y.typtypmod END "
+    "FROM w JOIN pg_catalog.pg_type y ON y.oid = w.oid WHERE y.typtype = 'd') "
+    "SELECT w.oid, w.typmod FROM w JOIN pg_catalog.pg_type y ON y.oid = w.oid "
+    "WHERE y.typtype <> 'd') b ON t.typtype = 'd' "
+    "LEFT JOIN pg_catalog.pg_type bt ON bt.oid = b.oid "
+    "WHERE a.attnum > 0 AND c.relkind IN ('r', 'p', 'm', 't') AND ";
+
+static enum status failed(PGconn *conn, const PGresult *result, const char *what, struct error *err)
+{
+    const char *state = result == NULL ? NULL : PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    const char *text = result == NULL ? NULL : PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+    bool broken = PQstatus(conn) != CONNECTION_OK || state == NULL || state[0] == '5' ||
+                  strncmp(state, "08", 2) == 0 || strncmp(state, "40", 2) == 0;
+    error_set(err, broken ? ERR_RETRY : ERR_DATA, "cannot read %s: %s", what,
+              text != NULL ? text : PQerrorMessage(conn));
+    if (err != NULL && state != NULL && strlen(state) == 5)
+        memcpy(err->sqlstate, state, 6);
+    return broken ? ERR_RETRY : ERR_DATA;
+}
+
+static enum status run(PGconn *conn, const char *sql, const char *param, const char *what,
+                       int columns, PGresult **ret, struct error *err)
+{
+    const char *params[] = {param};
+    PGresult *result = PQexecParams(conn, sql, param != NULL, NULL, params, NULL, NULL, 0);
+    if (PQresultStatus(result) == PGRES_TUPLES_OK && PQnfields(result) == columns) {
+        *ret = result;
+        return OK;
+    }
+    if (columns == 0 && PQresultStatus(result) == PGRES_COMMAND_OK) {
+        PQclear(result);
+        return OK;
+    }
+    enum status st = failed(conn, result, what, err);
+    PQclear(result);
+    return st;
+}
+
+static const char *text(const PGresult *r, int row, int column)
+{
+    return PQgetvalue(r, row, column);
+}
+
+static Oid oid_at(const PGresult *r, int row, int column)
+{
+    return (Oid)strtoul(text(r, row, column), NULL, 10); /* NULL has an empty text: 0 */
+}
+
+static char char_at(const PGresult *r, int row, int column)
+{
+    return text(r, row, column)[0];
+}
+
+static bool bool_at(const PGresult *r, int row, int column)
+{
+    return char_at(r, row, column) == 't';
+}
+
+static void name_at(const PGresult *r, int row, int column, char ret[NAMEDATALEN])
+{
+    snprintf(ret, NAMEDATALEN, "%s", text(r, row, column));
+}
+
+/* int2vector text "1 3"; a column that is an expression is 0 and makes no key. */
+static void fill_key(struct rel_desc *d, const PGresult *r, int row)
+{
+    const char *at = text(r, row, R_KEY);
+    long n = strtol(text(r, row, R_NKEY), NULL, 10);
+    d->identity = IDENTITY_TID;
+    if (PQgetisnull(r, row, R_KEY) || n < 1 || n > (long)LENGTH(d->key_attnums))
+        return;
+    for (long i = 0; i < n; i++) {
+        char *end;
+        long attnum = strtol(at, &end, 10);
+        if (end == at || attnum < 1 || attnum > d->natts)
+            return;
+        d->key_attnums[i] = (int16_t)attnum;
+        at = end;
+    }
+    d->nkeys = (uint16_t)n;
+    d->identity = IDENTITY_KEY;
+}
+
+static enum status read_relation(const PGresult *r, int row, struct rel_desc **ret,
+                                 struct error *err)
+{
+    long natts = strtol(text(r, row, R_NATTS), NULL, 10);
+    if (natts < 0 || natts > 1600)
+        return error_set(err, ERR_DATA, "relation %u has %ld attributes", oid_at(r, row, R_OID),
+                         natts);
+    struct rel_desc *d = rel_desc_new((unsigned)natts);
+    d->oid = oid_at(r, row, R_OID);
+    d->namespace_oid = oid_at(r, row, R_NAMESPACE);
+    name_at(r, row, R_SCHEMA, d->schema);
+    name_at(r, row, R_NAME, d->name);
+    d->relkind = char_at(r, row, R_KIND);
+    d->relpersistence = char_at(r, row, R_PERSISTENCE);
+    d->relreplident = char_at(r, row, R_IDENTITY);
+    d->relam = oid_at(r, row, R_AM);
+    d->locator.rel_number = oid_at(r, row, R_FILENODE);
+    if (d->locator.rel_number != 0) {
+        d->locator.spc_oid = oid_at(r, row, R_SPC);
+        d->locator.db_oid = d->locator.spc_oid == GLOBALTABLESPACE_OID ? 0 : oid_at(r, row, R_DB);
+    }
+    d->toast_oid = oid_at(r, row, R_TOAST);
+    d->toast_locator.rel_number = oid_at(r, row, R_TOAST_FILENODE);
+    if (d->toast_locator.rel_number != 0) {
+        d->toast_locator.spc_oid = oid_at(r, row, R_TOAST_SPC);
+        d->toast_locator.db_oid = oid_at(r, row, R_DB);
+    }
+    d->root_oid = oid_at(r, row, R_ROOT);
+    if (d->root_oid == 0) /* detached in the meantime */
+        d->root_oid = d->oid;
+    fill_key(d, r, row);
+    *ret = d;
+    return OK;
+}
+
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* bytea in hex text form */
+static bool unhex(const char *hex, size_t len, struct buf *out)
+{
+    if (len < 2 || len % 2 != 0 || hex[0] != '\\' || hex[1] != 'x')
+        return false;
+    for (size_t i = 2; i < len; i += 2) {
+        int hi = hex_digit(hex[i]), lo = hex_digit(hex[i + 1]);
+        if (hi < 0 || lo < 0)
+            return false;
+        buf_put_u8(out, (uint8_t)(hi << 4 | lo));
+    }
+    return true;
+}
+
+static enum status fill_missing(struct att_desc *a, const PGresult *r, int row, struct error *err)
+{
+    CLEANUP_BUF struct buf array = {0};
+    CLEANUP_BUF struct buf datum = {0};
+    bool known = false;
+    a->has_missing = bool_at(r, row, A_HAS_MISSING) && !PQgetisnull(r, row, A_MISSING);
+    if (!a->has_missing)
+        return OK;
+    if (!unhex(text(r, row, A_MISSING), (size_t)PQgetlength(r, row, A_MISSING), &array))
+        return error_set(err, ERR_DATA, "attmissingval of column %s is not bytea in hex form",
+                         a->name);
+    TRY(catalog_missing_datum(a->base_typid, array.data, array.len, &datum, &known, err));
+    if (known) {
+        a->missing = xmalloc(datum.len);
+        a->missing_len = (uint32_t)datum.len;
+        if (datum.len > 0)
+            memcpy(a->missing, datum.data, datum.len);
+    }
+    return OK;
+}
+
+static enum status read_attribute(struct att_desc *a, const PGresult *r, int row, struct error *err)
+{
+    a->attnum = (int16_t)atoi(text(r, row, A_NUM));
+    a->attlen = (int16_t)atoi(text(r, row, A_LEN));
+    a->attalign = char_at(r, row, A_ALIGN);
+    a->attstorage = char_at(r, row, A_STORAGE);
+    a->generated = char_at(r, row, A_GENERATED);
+    a->dropped = bool_at(r, row, A_DROPPED);
+    a->not_null = bool_at(r, row, A_NOT_NULL) && !a->dropped;
+    a->typtype = char_at(r, row, A_TYPTYPE);
+    a->typcategory = char_at(r, row, A_CATEGORY);
+    a->typid = oid_at(r, row, A_TYPE);
+    a->typmod = atoi(text(r, row, A_TYPMOD));
+    a->elem_typid = oid_at(r, row, A_ELEM);
+    a->base_typid = oid_at(r, row, A_BASE);
+    name_at(r, row, A_NAME, a->name);
+    if (!PQgetisnull(r, row, A_FORMAT))
+        a->type_name = xstrdup(text(r, row, A_FORMAT));
+    if (strchr("csid", a->attalign) == NULL ||
+        (a->attlen <= 0 && a->attlen != -1 && a->attlen != -2))
+        return error_set(err, ERR_DATA, "column %s: length %d, alignment \"%c\"", a->name,
+                         a->attlen, a->attalign);
+    return fill_missing(a, r, row, err);
+}
+
+/* Both answers are in oid order; the attributes of one relation are complete and in order, or the
+ * relation changed between the two statements, which one snapshot rules out. */
+static enum status fill_attributes(struct rel_desc *d, const PGresult *r, int *at,
+                                   struct error *err)
+{
+    while (*at < PQntuples(r) && oid_at(r, *at, A_REL) < d->oid)
+        (*at)++;
+    for (unsigned i = 0; i < d->natts; i++, (*at)++) {
+        if (*at >= PQntuples(r) || oid_at(r, *at, A_REL) != d->oid ||
+            atoi(text(r, *at, A_NUM)) != (int)i + 1)
+            return error_set(err, ERR_DATA, "relation %s.%s (oid %u) lacks attribute %u of %u",
+                             d->schema, d->name, d->oid, i + 1, d->natts);
+        TRY(read_attribute(&d->atts[i], r, *at, err));
+    }
+    rel_desc_seal(d);
+    return OK;
+}
+
+void catalog_query_free(struct rel_desc **descs, size_t n)
+{
+    for (size_t i = 0; descs != NULL && i < n; i++)
+        rel_desc_unref(descs[i]);
+    free(descs);
+}
+
+static enum status build(const PGresult *rels, const PGresult *atts, struct rel_desc ***ret,
+                         size_t *ret_n, struct error *err)
+{
+    size_t n = (size_t)PQntuples(rels);
+    struct rel_desc **descs = xcalloc(n, sizeof *descs);
+    enum status st = OK;
+    int at = 0;
+    for (size_t i = 0; st == OK && i < n; i++) {
+        st = read_relation(rels, (int)i, &descs[i], err);
+        if (st == OK)
+            st = fill_attributes(descs[i], atts, &at, err);
+    }
+    if (st != OK) {
+        catalog_query_free(descs, n);
+        return st;
+    }
+    *ret = descs;
+    *ret_n = n;
+    return OK;
+}
+
+static enum status read_both(PGconn *conn, const char *list, struct rel_desc ***ret, size_t *ret_n,
+                             struct error *err)
+{
+    const char *which = list != NULL ? "c.oid = ANY ($1::pg_catalog.oid[])" : "c.oid >= 16384";
+    CLEANUP_FREE char *rels_sql = xasprintf("%s%s ORDER BY c.oid", relations_sql, which);
+    CLEANUP_FREE char *atts_sql =
+        xasprintf("%s%s ORDER BY a.attrelid, a.attnum", attributes_sql, which);
+    PGresult *rels = NULL, *atts = NULL;
+    enum status st = run(conn, rels_sql, list, "pg_class", R_COLUMNS, &rels, err);
+    if (st == OK)
+        st = run(conn, atts_sql, list, "pg_attribute", A_COLUMNS, &atts, err);
+    if (st == OK)
+        st = build(rels, atts, ret, ret_n, err);
+    PQclear(rels);
+    PQclear(atts);
+    return st;
+}
+
+enum status catalog_query_read(PGconn *conn, unsigned major, const Oid *oids, size_t noids,
+                               struct rel_desc ***ret, size_t *ret_n, struct error *err)
+{
+    CLEANUP_BUF struct buf list = {0};
+    bool own = PQtransactionStatus(conn) == PQTRANS_IDLE;
+    if (major < PG_MAJOR_MIN || major > PG_MAJOR_MAX)
+        return error_set(err, ERR_CONFIG, "PostgreSQL %u: 15 to 18 are supported", major);
+    for (size_t i = 0; i < noids; i++)
+        buf_printf(&list, "%c%u", i == 0 ? '{' : ',', oids[i]);
+    buf_printf(&list, noids == 0 ? "{}" : "}");
+    if (own)
+        TRY(run(conn, "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", NULL, "the catalog", 0,
+                NULL, err));
+    enum status st = read_both(conn, oids != NULL ? buf_cstr(&list) : NULL, ret, ret_n, err);
+    if (own) { /* nothing was written: what COMMIT says changes nothing about what was read */
+        PGresult *ended = PQexec(conn, st == OK ? "COMMIT" : "ROLLBACK");
+        PQclear(ended);
+    }
+    return st;
+}
+
+enum status catalog_query_filenodes(PGconn *conn, struct catalog_filenode **ret, size_t *ret_n,
+                                    struct error *err)
+{
+    PGresult *r = NULL;
+    TRY(run(conn,
+            "SELECT c.oid, CASE WHEN c.reltablespace = 0 THEN d.dattablespace ELSE c.reltablespace "
+            "END, CASE WHEN c.relisshared THEN 0 ELSE d.oid END, "
+            "pg_catalog.pg_relation_filenode(c.oid) FROM pg_catalog.pg_class c "
+            "JOIN pg_catalog.pg_database d ON d.datname = pg_catalog.current_database() "
+            "WHERE c.oid < 16384 AND c.oid NOT IN (2613, 2683) "
+            "AND c.relkind IN ('r', 'i', 't', 'm', 'S') "
+            "AND pg_catalog.pg_relation_filenode(c.oid) IS NOT NULL ORDER BY c.oid",
+            NULL, "the catalog's filenodes", 4, &r, err));
+    size_t n = (size_t)PQntuples(r);
+    struct catalog_filenode *nodes = xcalloc(n, sizeof *nodes);
+    for (size_t i = 0; i < n; i++)
+        nodes[i] = (struct catalog_filenode){
+            oid_at(r, (int)i, 0),
+            {oid_at(r, (int)i, 1), oid_at(r, (int)i, 2), oid_at(r, (int)i, 3)}};
+    PQclear(r);
+    *ret = nodes;
+    *ret_n = n;
+    return OK;
+}
+
+enum status catalog_query_database(PGconn *conn, struct catalog_database *ret, struct error *err)
+{
+    PGresult *r = NULL;
+    struct catalog_database db = {0};
+    TRY(run(
+        conn,
+        "SELECT oid, dattablespace, encoding, pg_catalog.pg_encoding_to_char(encoding), datname, "
+        "datcollate FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()",
+        NULL, "pg_database", 6, &r, err));
+    if (PQntuples(r) != 1) {
+        PQclear(r);
+        return error_set(err, ERR_DATA, "pg_database has no row of the current database");
+    }
+    db.oid = oid_at(r, 0, 0);
+    db.spc_oid = oid_at(r, 0, 1);
+    db.encoding = atoi(text(r, 0, 2));
+    name_at(r, 0, 3, db.encoding_name);
+    name_at(r, 0, 4, db.name);
+    snprintf(db.collate, sizeof db.collate, "%s", text(r, 0, 5));
+    PQclear(r);
+    *ret = db;
+    return OK;
+}
