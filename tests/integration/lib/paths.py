@@ -7,8 +7,10 @@ ROOT = pathlib.Path(os.environ.get("WALSHADOW_ROOT") or pathlib.Path(__file__).p
 DEPS = ROOT / ".deps"
 PLAIN_BIN = ROOT / "build" / "walshadow"
 DEBUG_BIN = ROOT / "build-debug" / "walshadow"
-# The program under test: script/test points it at a sanitizer build for those runs.
-BIN = pathlib.Path(os.environ.get("WALSHADOW_BIN") or PLAIN_BIN)
+# The program under test: script/test names a sanitizer build for those runs.
+BUILD = os.environ.get("WALSHADOW_BUILD", "build")
+BIN = ROOT / BUILD / "walshadow"
+SANITIZED = BUILD in ("build-asan", "build-tsan")
 LIBCHDB = DEPS / "libchdb.so"
 
 MAJORS = (15, 16, 17, 18)
