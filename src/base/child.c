@@ -244,6 +244,13 @@ static int open_pidfd(pid_t pid)
 
 enum status child_wait(struct child *c, uint64_t deadline_ns, bool *ret_ended, struct error *err)
 {
+    return child_wait_wake(c, deadline_ns, -1, ret_ended, err);
+}
+
+enum status child_wait_wake(struct child *c, uint64_t deadline_ns, int wake_fd, bool *ret_ended,
+                            struct error *err)
+{
+    bool woken = false;
     CLEANUP_FD int pidfd = c->pid > 0 ? open_pidfd(c->pid) : -1;
     while (c->pid > 0) {
         pid_t got = waitpid(c->pid, &c->wait_status, WNOHANG);
@@ -254,14 +261,16 @@ enum status child_wait(struct child *c, uint64_t deadline_ns, bool *ret_ended, s
             break;
         }
         uint64_t now = clock_now_ns();
-        if (now >= deadline_ns) {
+        if (now >= deadline_ns || woken) {
             *ret_ended = false;
             return OK;
         }
-        struct pollfd p = {.fd = pidfd, .events = POLLIN};
+        /* poll passes over a negative descriptor */
+        struct pollfd p[2] = {{.fd = pidfd, .events = POLLIN}, {.fd = wake_fd, .events = POLLIN}};
         uint64_t left_ms = (deadline_ns - now) / 1000000 + 1;
         /* without a pidfd only looking again helps */
-        poll(&p, pidfd >= 0 ? 1 : 0, (int)MIN(left_ms, pidfd >= 0 ? 3600000u : 20u));
+        poll(p, 2, (int)MIN(left_ms, pidfd >= 0 ? 3600000u : 20u));
+        woken = p[1].revents != 0;
     }
     *ret_ended = true;
     return OK;

@@ -41,6 +41,10 @@ enum status child_start(struct child *c, const struct child_options *options,
 enum status child_wait(struct child *c, uint64_t deadline_ns, bool *ret_ended,
                        struct error *err) CHECKED;
 
+/* The same, and returns early when wake_fd (-1 = none) is readable. */
+enum status child_wait_wake(struct child *c, uint64_t deadline_ns, int wake_fd, bool *ret_ended,
+                            struct error *err) CHECKED;
+
 /* Sends `signal`, waits up to timeout_ms, then SIGKILL; always reaps. Not running: fine. */
 void child_stop(struct child *c, int signal, unsigned timeout_ms);
 

@@ -10,6 +10,7 @@ enum ch_error_class {
     CH_ERROR_UNKNOWN,        /* three times, then stop with the server's text */
 };
 
-/* message (may be NULL) tells the two meanings of code 252 apart: too many parts, too many partitions. */
+/* message (may be NULL) tells the two meanings of code 252 apart: too many parts, too many
+ * partitions. */
 enum ch_error_class ch_error_classify(int code, const char *message);
 const char *ch_error_class_name(enum ch_error_class class);

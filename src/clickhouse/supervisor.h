@@ -1,5 +1,6 @@
-/* Keeps one embedded engine (`walshadow engine`) running: starts it, restarts it when it dies, stops it.
- * A thread of its own does so, which is also the parent that the child's death signal is tied to. */
+/* Keeps one embedded engine (`walshadow engine`) running: starts it, restarts it when it dies,
+ * stops it. A thread of its own does so, which is also the parent that the child's death signal is
+ * tied to. */
 #pragma once
 #include "base/error.h"
 
@@ -21,15 +22,16 @@ struct ch_supervisor_options {
 
 struct ch_supervisor;
 
-/* Starts the thread and returns; the engine comes up in the background (options are copied). Connecting
- * fails with ERR_RETRY until it answers; ch_supervisor_wait waits. */
-enum status ch_supervisor_start(const struct ch_supervisor_options *options, struct ch_supervisor **ret,
-                                struct error *err) CHECKED;
+/* Starts the thread and returns; the engine comes up in the background (options are copied).
+ * Connecting fails with ERR_RETRY until it answers; ch_supervisor_wait waits. */
+enum status ch_supervisor_start(const struct ch_supervisor_options *options,
+                                struct ch_supervisor **ret, struct error *err) CHECKED;
 
-/* Waits until the engine answers a hello. Goes on as long as there is progress: no limit of its own while
- * the process lives. Fails (ERR_RETRY, with the engine's last words) once it has died `attempts` times in a
- * row without answering, and with ERR_CANCELLED after ch_supervisor_stop. */
-enum status ch_supervisor_wait(struct ch_supervisor *s, unsigned attempts, struct error *err) CHECKED;
+/* Waits until the engine answers a hello. Goes on as long as there is progress: no limit of its own
+ * while the process lives. Fails (ERR_RETRY, with the engine's last words) once it has died
+ * `attempts` times in a row without answering, and with ERR_CANCELLED after ch_supervisor_stop. */
+enum status ch_supervisor_wait(struct ch_supervisor *s, unsigned attempts,
+                               struct error *err) CHECKED;
 
 /* SIGTERM, then SIGKILL; joins the thread; frees. NULL is fine. Not while another thread waits. */
 void ch_supervisor_stop(struct ch_supervisor *s);
