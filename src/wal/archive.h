@@ -57,6 +57,6 @@ enum status wal_archive_trim(struct wal_archive *a, XLogRecPtr below_lsn,
  * when the bytes there do not tell yet (then head has them and the filter decides). */
 enum status wal_archive_straddle(struct wal_archive *a, XLogRecPtr lsn, enum wal_straddle *ret,
                                  struct error *err) CHECKED;
-enum status wal_archive_straddle_head(struct wal_archive *a, unsigned major, XLogRecPtr lsn,
-                                      enum wal_straddle *ret, struct wal_straddle_head *ret_head,
+enum status wal_archive_straddle_head(struct wal_archive *a, XLogRecPtr lsn, enum wal_straddle *ret,
+                                      struct wal_straddle_head *ret_head,
                                       struct error *err) CHECKED;

@@ -34,5 +34,8 @@ enum status wal_classify(struct wal_classifier *c, const struct wal_record *reco
 bool wal_classify_head(const struct wal_classifier *c, const struct wal_record *head,
                        enum wal_route *ret, bool *ret_needed);
 
+/* A record whose body was skipped: remembers what its header part tells. */
+void wal_classify_skipped(struct wal_classifier *c, const struct wal_record *record);
+
 /* Transactions that hold a catalog lock now. */
 size_t wal_classifier_open(const struct wal_classifier *c);
