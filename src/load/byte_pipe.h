@@ -1,0 +1,25 @@
+/* Bytes of one archive after the other from a thread that is pushed to one that pulls; bounded. */
+#pragma once
+#include "base/error.h"
+#include "pg/pg.h"
+
+struct byte_pipe;
+struct byte_pipe *byte_pipe_new(size_t max_bytes);
+void byte_pipe_free(struct byte_pipe *p); /* both threads have left */
+
+/* Writer: begins an archive (the one before ends), writes, says that no other comes. Wait for the
+ * reader; ERR_CANCELLED after byte_pipe_cancel. */
+enum status byte_pipe_begin(struct byte_pipe *p, Oid tablespace_oid, struct error *err) CHECKED;
+enum status byte_pipe_write(struct byte_pipe *p, const uint8_t *bytes, size_t len,
+                            struct error *err) CHECKED;
+void byte_pipe_close(struct byte_pipe *p);
+
+/* Reader: the next archive; *ret_more false: there is none. Only after the one before was read to
+ * its end. */
+enum status byte_pipe_next(struct byte_pipe *p, bool *ret_more, Oid *ret_tablespace_oid,
+                           struct error *err) CHECKED;
+/* Waits for bytes; *ret_len 0 at the archive's end. Valid until the next call. */
+enum status byte_pipe_read(struct byte_pipe *p, const uint8_t **ret, size_t *ret_len,
+                           struct error *err) CHECKED;
+
+void byte_pipe_cancel(struct byte_pipe *p);

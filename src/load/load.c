@@ -1,0 +1,340 @@
+#include "load/load.h"
+
+#include "base/file.h"
+#include "load/byte_pipe.h"
+#include "load/load_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define WAITING_MAX_DEFAULT ((size_t)64 << 20)
+#define UNDECIDED_MAX_DEFAULT ((size_t)16 << 20)
+#define PIPE_BYTES ((size_t)1 << 20)
+
+static uint32_t locator_hash(struct rel_file_locator l)
+{
+    return (l.rel_number * 0x9e3779b1u) ^ (l.spc_oid * 0x85ebca6bu) ^ (l.db_oid * 0xc2b2ae35u);
+}
+
+static void rels_index(struct load *l)
+{
+    size_t size = 16;
+    while (size < 2 * l->nrels)
+        size *= 2;
+    l->by_locator = xcalloc(size, sizeof(struct load_rel *));
+    l->by_locator_mask = size - 1;
+    for (size_t i = 0; i < l->nrels; i++) {
+        size_t at = locator_hash(l->rels[i].desc->locator) & l->by_locator_mask;
+        while (l->by_locator[at] != NULL)
+            at = (at + 1) & l->by_locator_mask;
+        l->by_locator[at] = &l->rels[i];
+    }
+}
+
+struct load_rel *load_rel_find(const struct load *l, struct rel_file_locator locator)
+{
+    size_t at = locator_hash(locator) & l->by_locator_mask;
+    for (; l->by_locator[at] != NULL; at = (at + 1) & l->by_locator_mask)
+        if (rel_file_locator_equal(l->by_locator[at]->desc->locator, locator))
+            return l->by_locator[at];
+    return NULL;
+}
+
+/* Ends every wait of the load; under no lock of it. */
+static void wake_all(void *ctx)
+{
+    struct load *l = ctx;
+    atomic_store(&l->cancelled, true);
+    byte_pipe_cancel(l->pipe);
+    release_cancel(l->release);
+    pthread_mutex_lock(&l->window.lock);
+    pthread_cond_broadcast(&l->window.moved);
+    pthread_mutex_unlock(&l->window.lock);
+}
+
+struct load *load_new(const struct load_options *options)
+{
+    struct load *l = xcalloc(1, sizeof *l);
+    l->options = *options;
+    l->options.rels = NULL;
+    l->shadow_dir = xstrdup(options->shadow_dir);
+    l->rels = xcalloc(options->nrels + 1, sizeof *l->rels);
+    l->nrels = options->nrels;
+    for (size_t i = 0; i < l->nrels; i++)
+        l->rels[i].desc = rel_desc_ref(options->rels[i]);
+    rels_index(l);
+    l->fates = fates_new();
+    l->undecided = undecided_new(l->fates, options->spill_dir,
+                                 options->undecided_max_bytes > 0 ? options->undecided_max_bytes
+                                                                  : UNDECIDED_MAX_DEFAULT);
+    window_init(&l->window, l);
+    l->release = release_new(l, options->waiting_max_bytes > 0 ? options->waiting_max_bytes
+                                                               : WAITING_MAX_DEFAULT);
+    l->pipe = byte_pipe_new(PIPE_BYTES);
+    l->sink = heap_sink_new(l);
+    fatal_init(&l->failure, wake_all, l);
+    l->options.shadow_dir = l->options.spill_dir = NULL; /* the caller's; copied where needed */
+    return l;
+}
+
+void load_free(struct load *l)
+{
+    if (l == NULL)
+        return;
+    heap_sink_free(l->sink);
+    byte_pipe_free(l->pipe);
+    release_free(l->release);
+    window_fini(&l->window);
+    undecided_free(l->undecided);
+    fates_free(l->fates);
+    for (size_t i = 0; i < l->nrels; i++) {
+        page_batch_free(l->rels[i].images);
+        block_set_free(&l->rels[i].covered);
+        free(l->rels[i].accepted);
+        rel_desc_unref(l->rels[i].desc);
+    }
+    fatal_fini(&l->failure);
+    free(l->rels);
+    free(l->by_locator);
+    free(l->shadow_dir);
+    free(l);
+}
+
+struct load_window *load_window(struct load *l)
+{
+    return &l->window;
+}
+
+void load_cancel(struct load *l)
+{
+    wake_all(l);
+}
+
+void load_fail(struct load *l, const struct error *err)
+{
+    fatal_raise(&l->failure, err);
+}
+
+void load_rel_stop(struct load *l, struct load_rel *rel, const char *fmt, ...)
+{
+    if (atomic_exchange(&rel->stopped, true))
+        return;
+    char reason[400];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(reason, sizeof reason, fmt, args);
+    va_end(args);
+    l->options.table_stopped(l->options.ctx, rel->desc, reason);
+}
+
+enum status load_submit(struct load *l, struct page_batch *batch, struct error *err)
+{
+    if (load_check(l, err) != OK) {
+        page_batch_free(batch);
+        return ERR_CANCELLED;
+    }
+    return l->options.submit(l->options.ctx, batch, err);
+}
+
+void load_progress_get(struct load *l, struct load_progress *ret)
+{
+    *ret = (struct load_progress){
+        .bytes_done = atomic_load(&l->bytes_done),
+        .bytes_total = atomic_load(&l->bytes_total),
+        .pages = atomic_load(&l->pages),
+        .rows = atomic_load(&l->rows),
+        .start_lsn = atomic_load(&l->start_lsn),
+        .end_lsn = atomic_load(&l->end_lsn),
+    };
+}
+
+/* Callbacks of the backup, in its thread. */
+
+static enum status backup_begin(void *ctx, XLogRecPtr start_lsn, uint32_t timeline,
+                                const struct source_tablespace *tablespaces, size_t n,
+                                struct error *err)
+{
+    struct load *l = ctx;
+    uint64_t total = 0;
+    for (size_t i = 0; i < n; i++)
+        total += tablespaces[i].bytes;
+    atomic_store(&l->bytes_total, total);
+    atomic_store(&l->start_lsn, start_lsn);
+    TRY(l->options.sample_next_xid(l->options.ctx, &l->next_xid, err));
+    if (l->next_xid < FirstNormalTransactionId)
+        return error_set(err, ERR_DATA, "the source's next transaction id is said to be %u",
+                         l->next_xid);
+    return l->options.started(l->options.ctx, start_lsn, timeline, err);
+}
+
+static enum status backup_archive(void *ctx, const char *name, Oid tablespace_oid,
+                                  struct error *err)
+{
+    struct load *l = ctx;
+    (void)name;
+    return byte_pipe_begin(l->pipe, tablespace_oid, err);
+}
+
+static enum status backup_data(void *ctx, const uint8_t *bytes, size_t len, struct error *err)
+{
+    struct load *l = ctx;
+    return byte_pipe_write(l->pipe, bytes, len, err);
+}
+
+static enum status backup_progress(void *ctx, uint64_t done, uint64_t total, struct error *err)
+{
+    struct load *l = ctx;
+    atomic_store(&l->bytes_done, done);
+    atomic_store(&l->bytes_total, total);
+    return load_check(l, err);
+}
+
+static enum status backup_end(void *ctx, XLogRecPtr end_lsn, struct error *err)
+{
+    struct load *l = ctx;
+    (void)err;
+    atomic_store(&l->end_lsn, end_lsn);
+    return OK;
+}
+
+static void *split_main(void *arg)
+{
+    struct load *l = arg;
+    struct error err = {0};
+    if (heap_sink_run(l->sink, &err) != OK)
+        load_fail(l, &err);
+    return NULL;
+}
+
+/* One sync for all that landed. */
+static enum status shadow_sync(const struct load *l, struct error *err)
+{
+    CLEANUP_FD int fd = open(l->shadow_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || syncfs(fd) != 0)
+        return error_sys(err, ERR_CONFIG, "cannot sync %s", l->shadow_dir);
+    return OK;
+}
+
+static enum status backup_stream(struct load *l, struct error *err)
+{
+    const struct source_backup_callbacks callbacks = {
+        .ctx = l,
+        .begin = backup_begin,
+        .archive = backup_archive,
+        .data = backup_data,
+        .progress = backup_progress,
+        .end = backup_end,
+    };
+    pthread_t split;
+    int rc = pthread_create(&split, NULL, split_main, l);
+    if (rc != 0)
+        return error_set(err, ERR_RETRY, "cannot start a thread: error %d", rc);
+    enum status status = l->options.run_backup(l->options.ctx, &callbacks, err);
+    if (status == OK && atomic_load(&l->end_lsn) == 0)
+        status = error_set(err, ERR_DATA, "the backup ended without an end position");
+    if (status != OK && err != NULL)
+        load_fail(l, err);
+    byte_pipe_close(l->pipe);
+    if (status != OK)
+        wake_all(l); /* also if it was only cancelled */
+    pthread_join(split, NULL);
+    return status;
+}
+
+enum status load_backup_run(struct load *l, struct error *err)
+{
+    struct error local = {0};
+    TRY(release_start(l->release, err));
+    enum status status = backup_stream(l, &local);
+    enum status released = release_join(l->release, status == OK ? &local : NULL);
+    if (status == OK)
+        status = released;
+    if (status == OK)
+        status = shadow_sync(l, &local);
+    if (status == OK)
+        status = window_images_finish(&l->window, &local);
+    if (fatal_is_set(&l->failure)) { /* whose echo the others are */
+        local = l->failure.first;
+        status = local.kind;
+    } else if (status == OK) {
+        status = load_check(l, &local);
+    }
+    if (status != OK && err != NULL)
+        *err = local;
+    return status;
+}
+
+/* Fates. */
+
+enum status load_ask(struct load *l, const TransactionId *xids, size_t n, struct error *err)
+{
+    CLEANUP_FREE uint8_t *fates = xcalloc(n + 1, 1);
+    if (n == 0)
+        return OK;
+    TRY(l->options.ask_fates(l->options.ctx, xids, n, fates, err));
+    for (size_t i = 0; i < n; i++)
+        if (fates[i] == FATE_COMMITTED || fates[i] == FATE_ABORTED)
+            fates_set(l->fates, xids[i], (enum xid_fate)fates[i]);
+    return OK;
+}
+
+/* Submits what waits for a transaction whose fate is known; the walk decides by it. */
+static enum status rows_submit(struct load *l, TransactionId xid, struct error *err)
+{
+    for (;;) {
+        struct load_rel *rel = NULL;
+        uint8_t *rows;
+        size_t len;
+        uint64_t count;
+        TRY(undecided_take(l->undecided, xid, &rel, &rows, &len, &count, err));
+        if (rows == NULL)
+            return OK;
+        struct page_batch *batch = page_batch_new(rel, 0);
+        batch->rows = rows;
+        batch->rows_len = len;
+        batch->nrows = count;
+        TRY(load_submit(l, batch, err));
+    }
+}
+
+/* Asks for those of the waiting transactions that precede `before` (0 = all). */
+static enum status waiting_settle(struct load *l, TransactionId before, struct error *err)
+{
+    CLEANUP_FREE TransactionId *xids = NULL;
+    size_t n = undecided_xids(l->undecided, &xids), kept = 0;
+    for (size_t i = 0; i < n; i++)
+        if (before == 0 || xid_precedes(xids[i], before))
+            xids[kept++] = xids[i];
+    TRY(load_ask(l, xids, kept, err));
+    for (size_t i = 0; i < kept; i++)
+        if (fates_get(l->fates, xids[i]) != FATE_UNKNOWN)
+            TRY(rows_submit(l, xids[i], err));
+    return OK;
+}
+
+enum status load_finish(struct load *l, struct error *err)
+{
+    TRY(load_check(l, err));
+    return waiting_settle(l, 0, err);
+}
+
+uint64_t load_undecided_count(struct load *l)
+{
+    return undecided_count(l->undecided);
+}
+
+enum status load_fate(struct load *l, TransactionId xid, bool committed, struct error *err)
+{
+    if (xid < FirstNormalTransactionId || !xid_precedes(xid, l->next_xid))
+        return OK;
+    fates_set(l->fates, xid, committed ? FATE_COMMITTED : FATE_ABORTED);
+    return undecided_waits_for(l->undecided, xid) ? rows_submit(l, xid, err) : OK;
+}
+
+enum status load_running_xacts(struct load *l, TransactionId oldest, struct error *err)
+{
+    return undecided_count(l->undecided) > 0 ? waiting_settle(l, oldest, err) : OK;
+}

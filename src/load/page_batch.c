@@ -1,0 +1,216 @@
+#include "load/page_batch.h"
+
+#include "load/load_internal.h"
+
+#include <stdlib.h>
+
+struct page_batch *page_batch_new(struct load_rel *rel, uint32_t cap_pages)
+{
+    struct page_batch *b = xcalloc(1, sizeof *b);
+    b->rel = rel;
+    b->desc = rel_desc_ref(rel->desc);
+    b->cap_pages = cap_pages;
+    b->pages = cap_pages > 0 ? xmalloc((size_t)cap_pages * PG_BLCKSZ) : NULL;
+    return b;
+}
+
+uint8_t *page_batch_add(struct page_batch *b, BlockNumber block)
+{
+    CHECK(b->npages < PAGE_BATCH_PAGES);
+    if (b->npages == b->cap_pages) {
+        b->cap_pages = MIN(MAX(2 * b->cap_pages, 4u), (uint32_t)PAGE_BATCH_PAGES);
+        b->pages = xrealloc(b->pages, (size_t)b->cap_pages * PG_BLCKSZ);
+    }
+    b->blocks[b->npages] = block;
+    return b->pages + (size_t)b->npages++ * PG_BLCKSZ;
+}
+
+void page_batch_free(struct page_batch *b)
+{
+    if (b == NULL)
+        return;
+    rel_desc_unref(b->desc);
+    free(b->pages);
+    free(b->rows);
+    free(b);
+}
+
+/* A tuple that hint bits and known fates did not decide; its bytes are the batch's. */
+struct pending {
+    struct page_tuple tuple;
+    uint64_t tid;
+    TransactionId xid; /* whose fate it needs */
+};
+
+struct walk {
+    const struct page_batch *batch;
+    struct load *load;
+    load_emit_fn emit;
+    void *emit_ctx;
+    struct pending *pending;
+    size_t npending, cap_pending;
+    uint64_t rows;
+};
+
+static enum xid_fate known_fate(void *ctx, TransactionId xid)
+{
+    return fates_get(ctx, xid);
+}
+
+static void pending_push(struct walk *w, const struct page_tuple *t, uint64_t tid,
+                         TransactionId xid)
+{
+    if (w->npending == w->cap_pending) {
+        w->cap_pending = MAX(2 * w->cap_pending, 256u);
+        w->pending = xrealloc(w->pending, w->cap_pending * sizeof *w->pending);
+    }
+    w->pending[w->npending++] = (struct pending){*t, tid, xid};
+}
+
+static enum status tuple_decide(struct walk *w, const struct page_tuple *t, uint64_t tid,
+                                struct error *err)
+{
+    TransactionId xid = InvalidTransactionId;
+    const char *reason = NULL;
+    switch (tuple_visibility(t, w->load->next_xid, known_fate, w->load->fates, &xid, &reason)) {
+    case TUPLE_LIVE:
+        w->rows++;
+        return w->emit(w->emit_ctx, w->batch->desc, &t->raw, tid, t->xmin, err);
+    case TUPLE_DEAD:
+    case TUPLE_SKIP:
+        return OK;
+    case TUPLE_UNDECIDED:
+        pending_push(w, t, tid, xid);
+        return OK;
+    case TUPLE_UNSUPPORTED:
+        load_rel_stop(w->load, w->batch->rel, "block %u offset %u: %s", (uint32_t)(tid >> 16),
+                      (uint32_t)(tid & 0xffff), reason);
+        return OK;
+    }
+    return error_set(err, ERR_BUG, "no such verdict");
+}
+
+static enum status page_walk(struct walk *w, const uint8_t *bytes, BlockNumber block,
+                             struct error *err)
+{
+    struct heap_page page;
+    struct page_tuple t;
+    bool normal;
+    if (heap_page_open(bytes, &page, err) != OK)
+        return error_prefix(err, "block %u", block);
+    for (OffsetNumber i = 1; i <= page.nlines; i++) {
+        if (heap_page_tuple(&page, i, &t, &normal, err) != OK)
+            return error_prefix(err, "block %u", block);
+        if (normal)
+            TRY(tuple_decide(w, &t, tid_make(block, i), err));
+    }
+    return OK;
+}
+
+static enum status rows_walk(struct walk *w, struct error *err)
+{
+    struct undecided_tuple u;
+    bool more = true;
+    for (size_t pos = 0;;) {
+        TRY(undecided_next(w->batch->rows, w->batch->rows_len, &pos, &more, &u, err));
+        if (!more)
+            return OK;
+        TRY(tuple_decide(w, &u.tuple, u.tid, err));
+    }
+}
+
+static int xid_compare(const void *a, const void *b)
+{
+    TransactionId x = *(const TransactionId *)a, y = *(const TransactionId *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* The transactions the pending tuples need, each once. */
+static size_t xids_collect(const struct walk *w, TransactionId *ret)
+{
+    size_t n = 0, unique = 0;
+    for (size_t i = 0; i < w->npending; i++)
+        if (i == 0 || w->pending[i].xid != w->pending[i - 1].xid)
+            ret[n++] = w->pending[i].xid;
+    qsort(ret, n, sizeof *ret, xid_compare);
+    for (size_t i = 0; i < n; i++)
+        if (unique == 0 || ret[i] != ret[unique - 1])
+            ret[unique++] = ret[i];
+    return unique;
+}
+
+/* Decides the pending tuples again; those still without a fate are pending anew. */
+static enum status pending_decide(struct walk *w, struct error *err)
+{
+    struct pending *list = w->pending;
+    size_t n = w->npending;
+    enum status status = OK;
+    w->pending = NULL;
+    w->npending = w->cap_pending = 0;
+    for (size_t i = 0; i < n && status == OK; i++)
+        status = tuple_decide(w, &list[i].tuple, list[i].tid, err);
+    free(list);
+    return status;
+}
+
+/* Puts tuples of running transactions into the store. A fate that arrives meanwhile leaves the
+ * tuple pending: it is decided again. */
+static enum status pending_store(struct walk *w, struct error *err)
+{
+    while (w->npending > 0) {
+        size_t kept = 0;
+        for (size_t i = 0; i < w->npending; i++) {
+            const struct pending *p = &w->pending[i];
+            bool added;
+            TRY(undecided_add(w->load->undecided, w->batch->rel, p->xid, &p->tuple, p->tid, &added,
+                              err));
+            if (!added)
+                w->pending[kept++] = *p;
+        }
+        w->npending = kept;
+        TRY(pending_decide(w, err));
+    }
+    return OK;
+}
+
+/* What the hint bits left open is asked for once a batch: first the inserting, then, for rows whose
+ * insert turns out committed, the deleting transactions. */
+static enum status pending_settle(struct walk *w, struct error *err)
+{
+    for (int round = 0; round < 2 && w->npending > 0; round++) {
+        CLEANUP_FREE TransactionId *xids = xmalloc(w->npending * sizeof *xids);
+        size_t n = xids_collect(w, xids);
+        TRY(load_ask(w->load, xids, n, err));
+        TRY(pending_decide(w, err));
+    }
+    return pending_store(w, err);
+}
+
+static enum status batch_walk(struct walk *w, struct error *err)
+{
+    const struct page_batch *b = w->batch;
+    for (uint32_t i = 0; i < b->npages; i++) {
+        TRY(load_check(w->load, err));
+        if (atomic_load_explicit(&b->rel->stopped, memory_order_relaxed))
+            break;
+        TRY(page_walk(w, b->pages + (size_t)i * PG_BLCKSZ, b->blocks[i], err));
+    }
+    if (b->rows != NULL)
+        TRY(rows_walk(w, err));
+    return pending_settle(w, err);
+}
+
+enum status page_batch_walk(const struct page_batch *batch, struct load *load, load_emit_fn emit,
+                            void *emit_ctx, struct error *err)
+{
+    struct walk w = {.batch = batch, .load = load, .emit = emit, .emit_ctx = emit_ctx};
+    if (atomic_load(&batch->rel->stopped))
+        return OK;
+    enum status status = batch_walk(&w, err);
+    free(w.pending);
+    atomic_fetch_add(&load->pages, batch->npages);
+    atomic_fetch_add(&load->rows, w.rows);
+    if (status == ERR_DATA)
+        return error_prefix(err, "initial load of %s.%s", batch->desc->schema, batch->desc->name);
+    return status;
+}

@@ -1,0 +1,219 @@
+#include "load/window.h"
+
+#include "load/load_internal.h"
+#include "pg/image.h"
+#include "pg/standby_record.h"
+#include "pg/xact_record.h"
+
+#include <stdlib.h>
+
+#define RM_HEAP_OP_MASK 0x70
+#define XLH_INSERT_IS_SPECULATIVE 0x04
+
+/* Images of all relations that may wait for their batch to fill. */
+#define PENDING_PAGES_MAX 512u
+
+void window_init(struct load_window *w, struct load *l)
+{
+    w->load = l;
+    pthread_mutex_init(&w->images_lock, NULL);
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->moved, NULL);
+    atomic_init(&w->awaited, UINT64_MAX);
+}
+
+void window_fini(struct load_window *w)
+{
+    pthread_cond_destroy(&w->moved);
+    pthread_mutex_destroy(&w->lock);
+    pthread_mutex_destroy(&w->images_lock);
+}
+
+/* awaited and passed are both sequentially consistent: either the waiter sees the new position, or
+ * this thread sees that it waits. */
+void load_window_position(struct load_window *w, XLogRecPtr lsn)
+{
+    if (lsn <= atomic_load_explicit(&w->passed, memory_order_relaxed))
+        return;
+    atomic_store(&w->passed, lsn);
+    if (lsn >= atomic_load(&w->awaited)) {
+        pthread_mutex_lock(&w->lock);
+        pthread_cond_broadcast(&w->moved);
+        pthread_mutex_unlock(&w->lock);
+    }
+}
+
+XLogRecPtr load_window_passed(struct load_window *w)
+{
+    return atomic_load(&w->passed);
+}
+
+enum status window_wait(struct load_window *w, XLogRecPtr lsn, struct error *err)
+{
+    if (atomic_load(&w->passed) >= lsn)
+        return OK;
+    pthread_mutex_lock(&w->lock);
+    atomic_store(&w->awaited, lsn);
+    while (atomic_load(&w->passed) < lsn && !atomic_load(&w->load->cancelled))
+        pthread_cond_wait(&w->moved, &w->lock);
+    atomic_store(&w->awaited, UINT64_MAX);
+    pthread_mutex_unlock(&w->lock);
+    return load_check(w->load, err);
+}
+
+static bool is_accepted(const struct load_rel *rel, BlockNumber block)
+{
+    uint32_t segment = block / LOAD_SEGMENT_BLOCKS;
+    return segment < rel->nsegments && block % LOAD_SEGMENT_BLOCKS < rel->accepted[segment];
+}
+
+static void accept_up_to(struct load_rel *rel, BlockNumber block)
+{
+    uint32_t segment = block / LOAD_SEGMENT_BLOCKS;
+    if (segment >= rel->nsegments) {
+        rel->accepted = xrealloc(rel->accepted, (segment + 1) * sizeof *rel->accepted);
+        memset(rel->accepted + rel->nsegments, 0,
+               (segment + 1 - rel->nsegments) * sizeof *rel->accepted);
+        rel->nsegments = segment + 1;
+    }
+    rel->accepted[segment] = block % LOAD_SEGMENT_BLOCKS + 1;
+}
+
+void window_accept(struct load_window *w, struct page_batch *b)
+{
+    uint32_t kept = 0;
+    if (b->npages == 0)
+        return;
+    pthread_mutex_lock(&w->lock);
+    for (uint32_t i = 0; i < b->npages; i++) {
+        if (block_set_has(&b->rel->covered, b->blocks[i]))
+            continue;
+        if (kept != i) {
+            memcpy(b->pages + (size_t)kept * PG_BLCKSZ, b->pages + (size_t)i * PG_BLCKSZ,
+                   PG_BLCKSZ);
+            b->blocks[kept] = b->blocks[i];
+        }
+        kept++;
+    }
+    accept_up_to(b->rel, b->blocks[b->npages - 1]);
+    pthread_mutex_unlock(&w->lock);
+    b->npages = kept;
+}
+
+static enum status images_submit(struct load_window *w, struct load_rel *rel, struct error *err)
+{
+    struct page_batch *batch = rel->images;
+    if (batch == NULL)
+        return OK;
+    rel->images = NULL;
+    w->pending_pages -= batch->npages;
+    return load_submit(w->load, batch, err);
+}
+
+static enum status images_submit_all(struct load_window *w, struct error *err)
+{
+    for (size_t i = 0; i < w->load->nrels; i++)
+        TRY(images_submit(w, &w->load->rels[i], err));
+    return OK;
+}
+
+/* A speculative row that this very record wrote is in the stream, and so is its confirmation: the
+ * image must not show it as half done. */
+static void speculative_hide(const struct wal_record *r, const struct wal_block *b, uint8_t *page)
+{
+    uint16_t offset;
+    struct heap_page heap;
+    if (r->rmid != RM_HEAP_ID || (r->info & RM_HEAP_OP_MASK) != 0 || b->id != 0 ||
+        r->main_len < 3 || !(r->main_data[2] & XLH_INSERT_IS_SPECULATIVE))
+        return;
+    memcpy(&offset, r->main_data, sizeof offset);
+    if (heap_page_open(page, &heap, NULL) == OK && offset >= 1 && offset <= heap.nlines)
+        heap_page_line_clear(page, offset);
+}
+
+static enum status image_take(struct load_window *w, struct load_rel *rel,
+                              const struct wal_record *r, const struct wal_block *b,
+                              struct error *err)
+{
+    uint8_t page[PG_BLCKSZ];
+    if (wal_block_image_restore(b, page, err) != OK)
+        return error_prefix(err, "WAL record at " LSN_FMT ", %s.%s", LSN_ARGS(r->start),
+                            rel->desc->schema, rel->desc->name);
+    speculative_hide(r, b, page);
+    if (rel->images == NULL)
+        rel->images = page_batch_new(rel, 4);
+    memcpy(page_batch_add(rel->images, b->block), page, PG_BLCKSZ);
+    w->pending_pages++;
+    if (rel->images->npages == PAGE_BATCH_PAGES)
+        return images_submit(w, rel, err);
+    if (w->pending_pages >= PENDING_PAGES_MAX)
+        return images_submit_all(w, err);
+    return OK;
+}
+
+/* True for the first image or INIT of a block that has not been accepted. */
+static bool block_cover(struct load_window *w, struct load_rel *rel, BlockNumber block)
+{
+    pthread_mutex_lock(&w->lock);
+    bool first = !is_accepted(rel, block) && block_set_add(&rel->covered, block);
+    pthread_mutex_unlock(&w->lock);
+    return first;
+}
+
+/* The first image or INIT of a block whose tar copy has not been accepted takes that copy's place.
+ * INIT: whatever the page holds from now on is in the stream. */
+static enum status block_note(struct load_window *w, const struct wal_record *r,
+                              const struct wal_block *b, struct error *err)
+{
+    if (b->fork != MAIN_FORKNUM || !(b->has_image || b->will_init))
+        return OK;
+    struct load_rel *rel = load_rel_find(w->load, b->locator);
+    if (rel == NULL || atomic_load_explicit(&rel->stopped, memory_order_relaxed))
+        return OK;
+    pthread_mutex_lock(&w->images_lock);
+    bool take = !w->images_done && block_cover(w, rel, b->block) && b->has_image;
+    enum status status = take ? image_take(w, rel, r, b, err) : OK;
+    pthread_mutex_unlock(&w->images_lock);
+    return status;
+}
+
+enum status window_images_finish(struct load_window *w, struct error *err)
+{
+    pthread_mutex_lock(&w->images_lock);
+    w->images_done = true;
+    enum status status = images_submit_all(w, err);
+    pthread_mutex_unlock(&w->images_lock);
+    return status;
+}
+
+/* Only transactions below N can be what a tuple waits for. */
+static void fate_note(struct load *l, TransactionId xid, bool committed)
+{
+    if (xid >= FirstNormalTransactionId && xid_precedes(xid, l->next_xid))
+        fates_set(l->fates, xid, committed ? FATE_COMMITTED : FATE_ABORTED);
+}
+
+static enum status xact_note(struct load_window *w, const struct wal_record *r, struct error *err)
+{
+    struct xact_record x;
+    TRY(xact_record_parse(r, w->load->options.major, &x, err));
+    bool commit = x.kind == XACT_COMMIT || x.kind == XACT_COMMIT_PREPARED;
+    if (!commit && x.kind != XACT_ABORT && x.kind != XACT_ABORT_PREPARED)
+        return OK;
+    fate_note(w->load, x.xid, commit);
+    for (uint32_t i = 0; i < x.subxacts.count; i++)
+        fate_note(w->load, xid_list_get(&x.subxacts, i), commit);
+    return OK;
+}
+
+enum status load_window_record(struct load_window *w, const struct wal_record *record,
+                               struct error *err)
+{
+    TRY(load_check(w->load, err));
+    if (record->rmid == RM_XACT_ID)
+        TRY(xact_note(w, record, err));
+    for (unsigned i = 0; i < record->nblocks; i++)
+        TRY(block_note(w, record, &record->blocks[i], err));
+    load_window_position(w, record->end);
+    return OK;
+}
