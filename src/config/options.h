@@ -51,7 +51,7 @@ struct option {
     const char *help;
 };
 
-extern const struct option options[OPTION_COUNT];
+extern const struct option option_table[OPTION_COUNT];
 
 /* NULL if there is none. */
 const struct option *option_find(enum option_scope scope, const char *section, const char *key);

@@ -162,13 +162,13 @@ static json_t *load_expected(const char *toml_path)
     snprintf(path, sizeof path, "%.*s.json", (int)(strlen(toml_path) - 5), toml_path);
     assert_ok(file_read_all(path, 1 << 24, &text, &err));
     for (const char *at = buf_cstr(&text), *hit; *at != '\0';) {
-        hit = strstr(at, "\"\\u0000\"");
+        hit = strstr(at, "\"\\u0000\":");
         size_t n = hit == NULL ? strlen(at) : (size_t)(hit - at);
         buf_put(&out, at, n);
         at += n;
         if (hit != NULL) {
-            buf_printf(&out, "\"%s\"", NUL_KEY);
-            at += strlen("\"\\u0000\"");
+            buf_printf(&out, "\"%s\":", NUL_KEY);
+            at += strlen("\"\\u0000\":");
         }
     }
     return json_loadb((const char *)out.data, out.len, JSON_ALLOW_NUL, &json_err);
