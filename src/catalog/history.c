@@ -63,6 +63,8 @@ static void file_add(struct history *h, struct rel_file_locator locator, Oid oid
 
 static void version_add(struct history *h, struct rel_desc *d)
 {
+    if (d->relkind == 't')
+        return; /* TOAST files are known by their owner */
     struct relation *r = relation_get(h, d->oid);
     size_t at = r->n;
     while (at > 0 && r->versions[at - 1]->valid_from > d->valid_from)
@@ -79,7 +81,7 @@ static void version_add(struct history *h, struct rel_desc *d)
         r->versions[at] = rel_desc_ref(d);
         r->n++;
     }
-    file_add(h, d->locator, d->oid, d->relkind == 't');
+    file_add(h, d->locator, d->oid, false);
     file_add(h, d->toast_locator, d->oid, true);
 }
 
@@ -124,7 +126,7 @@ void history_free(struct history *h)
     struct file_entry *f, *f_next;
     if (h == NULL)
         return;
-    HASH_ITER(hh, h->relations, r, r_next) {
+    HASH_ITER (hh, h->relations, r, r_next) {
         HASH_DEL(h->relations, r);
         for (size_t i = 0; i < r->n; i++)
             rel_desc_unref(r->versions[i]);
@@ -132,7 +134,7 @@ void history_free(struct history *h)
         free(r->stopped);
         free(r);
     }
-    HASH_ITER(hh, h->files, f, f_next) {
+    HASH_ITER (hh, h->files, f, f_next) {
         HASH_DEL(h->files, f);
         free(f);
     }
@@ -228,7 +230,7 @@ void history_all(struct history *h, XLogRecPtr lsn, struct rel_desc ***ret, size
     size_t n = 0;
     pthread_rwlock_rdlock(&h->lock);
     struct rel_desc **all = xmalloc(HASH_COUNT(h->relations) * sizeof(struct rel_desc *));
-    HASH_ITER(hh, h->relations, r, next) {
+    HASH_ITER (hh, h->relations, r, next) {
         struct rel_desc *d = version_at(r, lsn);
         if (d != NULL)
             all[n++] = d;

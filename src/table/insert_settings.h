@@ -1,11 +1,9 @@
 /* Settings the daemon sends with its statements (clickhouse-notes B3): with flag 0, so that a
  * server which does not know one ignores it. */
 #pragma once
-#include <stddef.h>
+#include "clickhouse/client.h"
 
-struct ch_setting {
-    const char *name, *value;
-};
+#include <stddef.h>
 
 /* Ends with a {NULL, NULL} entry; `insert_settings_count` entries before it. */
 extern const struct ch_setting insert_settings[];

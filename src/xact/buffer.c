@@ -23,7 +23,7 @@ struct xact_buffer {
     atomic_ulong spills;
 };
 
-void xid_list_add(struct xid_list *list, TransactionId xid)
+void xid_array_add(struct xid_array *list, TransactionId xid)
 {
     if (list->n == list->cap) {
         list->cap = list->cap == 0 ? 8 : 2 * list->cap;
@@ -106,7 +106,7 @@ static void sub_add(struct xact_buffer *b, TransactionId xid, struct xact *top)
     s->xid = xid;
     s->top = top;
     HASH_ADD(hh, b->subs, xid, sizeof s->xid, s);
-    xid_list_add(&top->subs, xid);
+    xid_array_add(&top->subs, xid);
 }
 
 static struct xact *xact_get(struct xact_buffer *b, TransactionId xid, TransactionId top,
@@ -258,7 +258,7 @@ enum status xact_buffer_add(struct xact_buffer *b, const struct frame_head *fram
 static void sub_abort(struct xact *x, TransactionId xid)
 {
     struct change_frame *waiting = (struct change_frame *)x->spec.data;
-    xid_list_add(&x->aborted, xid);
+    xid_array_add(&x->aborted, xid);
     x->aborted_sorted = false;
     if (x->spec.len > 0 && waiting->head.xid == xid)
         buf_reset(&x->spec);

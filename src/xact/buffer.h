@@ -1,10 +1,10 @@
-/* The transaction buffer: raw changes of open transactions by top-level xid, in WAL order, in memory up
- * to xact_buffer_max and then in spill files. Owned by the reorder thread; the accessors marked so are
- * safe from others.
+/* The transaction buffer: raw changes of open transactions by top-level xid, in WAL order, in
+ * memory up to xact_buffer_max and then in spill files. Owned by the reorder thread; the accessors
+ * marked so are safe from others.
  *
  * Changes of a subtransaction go to the buffer of its top-level transaction, known from the first
- * record of the subtransaction (XLR_BLOCK_ID_TOPLEVEL_XID at wal_level logical). Where that record was
- * before our start, the subtransaction is buffered alone and joined by the commit's list. */
+ * record of the subtransaction (XLR_BLOCK_ID_TOPLEVEL_XID at wal_level logical). Where that record
+ * was before our start, the subtransaction is buffered alone and joined by the commit's list. */
 #pragma once
 #include "base/error.h"
 #include "xact/frame.h"
@@ -29,8 +29,8 @@ void xact_buffer_prepare(struct xact_buffer *b, TransactionId xid);
 /* RUNNING_XACTS (B3): what is older and has neither committed nor aborted died with the server. */
 void xact_buffer_running(struct xact_buffer *b, TransactionId oldest_running);
 
-/* The committed transaction (children joined by the list); it pins the floor until xact_buffer_release.
- * NULL: nothing of it concerned our database. */
+/* The committed transaction (children joined by the list); it pins the floor until
+ * xact_buffer_release. NULL: nothing of it concerned our database. */
 struct xact;
 struct xact *xact_buffer_take(struct xact_buffer *b, TransactionId xid, const TransactionId *subs,
                               uint32_t nsub);
@@ -41,11 +41,12 @@ uint64_t xact_bytes(const struct xact *x);
 TransactionId xact_xid(const struct xact *x);
 
 /* Reads the frames of a taken transaction in order, without those of aborted subtransactions. The
- * frame stays valid until the next call. *ret NULL at the end. Spilled blocks are checked by CRC. */
+ * frame stays valid until the next call. *ret NULL at the end. Spilled blocks are checked by CRC.
+ */
 struct xact_reader;
 struct xact_reader *xact_reader_open(struct xact *x);
-enum status xact_reader_next(struct xact_reader *r, struct frame_head **ret, struct error *err)
-    CHECKED;
+enum status xact_reader_next(struct xact_reader *r, struct frame_head **ret,
+                             struct error *err) CHECKED;
 void xact_reader_rewind(struct xact_reader *r);
 void xact_reader_close(struct xact_reader *r);
 /* Where the last frame lies, and reading part of it again later: for TOAST chunks. */
@@ -55,10 +56,11 @@ struct xact_place {
     uint64_t offset;
 };
 struct xact_place xact_reader_place(const struct xact_reader *r, const void *at, uint32_t len);
-enum status xact_read_at(struct xact *x, struct xact_place place, uint8_t *ret, struct error *err)
-    CHECKED;
+enum status xact_read_at(struct xact *x, struct xact_place place, uint8_t *ret,
+                         struct error *err) CHECKED;
 
-/* Safe from any thread: the first LSN of the oldest transaction in the buffer, UINT64_MAX if none. */
+/* Safe from any thread: the first LSN of the oldest transaction in the buffer, UINT64_MAX if none.
+ */
 XLogRecPtr xact_buffer_oldest_lsn(const struct xact_buffer *b);
 size_t xact_buffer_count(const struct xact_buffer *b);
 size_t xact_buffer_bytes(const struct xact_buffer *b);

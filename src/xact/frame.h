@@ -1,6 +1,6 @@
-/* Frames: the form in which changes and transaction events travel from the pump to the reorder stage
- * and rest in the transaction buffer. In memory and in spill files of one run only, so a plain copy of
- * the structure. Every length is a multiple of 8. */
+/* Frames: the form in which changes and transaction events travel from the pump to the reorder
+ * stage and rest in the transaction buffer. In memory and in spill files of one run only, so a
+ * plain copy of the structure. Every length is a multiple of 8. */
 #pragma once
 #include "base/buf.h"
 #include "pg/change.h"
@@ -13,7 +13,7 @@ enum frame_type {
     FRAME_COMMIT,     /* struct xact_frame … */
     FRAME_ABORT,
     FRAME_PREPARE,
-    FRAME_RUNNING,  /* struct running_frame */
+    FRAME_RUNNING, /* struct running_frame */
 };
 
 struct frame_head {
@@ -45,12 +45,14 @@ struct change_frame {
 struct aux_frame {
     struct frame_head head;
     int16_t attnum;
-    uint8_t state; /* enum aux_state */
-    uint8_t method;
-    uint32_t rawsize;  /* plain bytes */
+    uint16_t state;    /* enum aux_state */
     uint32_t data_len; /* bytes that follow */
 };
-enum aux_state { AUX_PLAIN, AUX_COMPRESSED, AUX_TOO_LARGE };
+enum aux_state {
+    AUX_PLAIN,
+    AUX_COMPRESSED, /* from the word of raw size and method on, as stored in the chunks */
+    AUX_TOO_LARGE,
+};
 
 struct truncate_frame {
     struct frame_head head;
@@ -68,9 +70,10 @@ struct xact_frame {
     uint32_t spare;
     /* then TransactionId sub[nsub], struct rel_file_locator dropped[ndropped], Oid rels[nrels] */
 };
-#define XACT_BOUNDARY 1   /* changed the shape of the relations in rels (nrels 0 = perhaps of all) */
-#define XACT_TWO_PHASE 2  /* COMMIT PREPARED or ROLLBACK PREPARED */
-#define XACT_ALL_RELS 4   /* every relation is to be compared */
+#define XACT_BOUNDARY 1  /* changed the shape of the relations in rels (nrels 0 = perhaps of all)  \
+                          */
+#define XACT_TWO_PHASE 2 /* COMMIT PREPARED or ROLLBACK PREPARED */
+#define XACT_ALL_RELS 4  /* every relation is to be compared */
 
 struct running_frame {
     struct frame_head head;
@@ -111,7 +114,7 @@ static inline bool change_frame_has_external(const struct change_frame *f)
 /* What the pump hands over at once: frames in WAL order. */
 struct feed_batch {
     struct buf frames;
-    XLogRecPtr end;     /* everything before it has been read */
-    bool idle;          /* the source had nothing more at this moment */
+    XLogRecPtr end; /* everything before it has been read */
+    bool idle;      /* the source had nothing more at this moment */
 };
 void feed_batch_free(struct feed_batch *b);

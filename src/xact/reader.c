@@ -94,7 +94,8 @@ static enum status stream_next(struct stream *s, struct xact *top, struct error 
         }
         struct frame_head *f = (struct frame_head *)(s->frames + s->at);
         if (f->len < sizeof *f || f->len > s->len - s->at)
-            return error_set(err, ERR_BUG, "transaction %u: frame of %u bytes does not fit its block",
+            return error_set(err, ERR_BUG,
+                             "transaction %u: frame of %u bytes does not fit its block",
                              s->xact->xid, f->len);
         s->at += f->len;
         s->head = f;

@@ -4,7 +4,7 @@
 
 #include <uthash.h>
 
-struct xid_list {
+struct xid_array {
     TransactionId *xids;
     uint32_t n, cap;
 };
@@ -17,11 +17,11 @@ struct spill {
 struct xact {
     TransactionId xid;
     XLogRecPtr first_lsn;
-    struct buf mem;       /* frames behind those spilled */
-    struct spill spill;   /* blocks: u32 length, u32 CRC-32C, frames */
-    struct buf spec;      /* a speculative insert that waits for its confirmation */
-    struct xid_list subs; /* subtransactions known to be its own */
-    struct xid_list aborted; /* of these, rolled back (children included) */
+    struct buf mem;           /* frames behind those spilled */
+    struct spill spill;       /* blocks: u32 length, u32 CRC-32C, frames */
+    struct buf spec;          /* a speculative insert that waits for its confirmation */
+    struct xid_array subs;    /* subtransactions known to be its own */
+    struct xid_array aborted; /* of these, rolled back (children included) */
     bool aborted_sorted;
     bool prepared;
     struct xact **joined; /* subtransactions buffered alone, joined by the commit */
@@ -30,7 +30,7 @@ struct xact {
     UT_hash_handle hh;
 };
 
-void xid_list_add(struct xid_list *list, TransactionId xid);
+void xid_array_add(struct xid_array *list, TransactionId xid);
 bool xact_is_aborted(struct xact *x, TransactionId xid);
 
 #define SPILL_BLOCK ((size_t)1 << 20)

@@ -1,0 +1,195 @@
+/* What a boundary changed: relations that came, went, moved to another file or changed their shape.
+ */
+#include "base/log.h"
+#include "pipeline/reorder.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct boundary {
+    struct reorder *r;
+    const struct xact_frame *commit;
+    const Oid *truncated;
+    size_t ntruncated;
+};
+
+static bool is_truncated(const struct boundary *b, Oid oid)
+{
+    for (size_t i = 0; i < b->ntruncated; i++)
+        if (b->truncated[i] == oid)
+            return true;
+    return false;
+}
+
+static Oid root_of(const struct rel_desc *d)
+{
+    return d->root_oid == 0 ? d->oid : d->root_oid;
+}
+
+static enum status stop(const struct boundary *b, const struct rel_desc *d, const char *reason,
+                        struct error *err)
+{
+    return tables_stop(b->r->tables, root_of(d), b->commit->end, reason, err);
+}
+
+/* A transaction that was open when the load began may have written rows before it that are only in
+ * pages which the load did not know of. */
+static bool began_before_load(const struct boundary *b)
+{
+    return atomic_load(&b->r->load_guard) &&
+           xid_precedes(b->commit->head.xid, b->r->options.load_xid);
+}
+
+static enum status relation_added(const struct boundary *b, const struct rel_desc *now,
+                                  struct error *err)
+{
+    TRY(tables_add(b->r->tables, now, TABLES_KEEP, b->commit->end, err));
+    if (began_before_load(b))
+        return stop(b, now, "created by a transaction that was open when the load began", err);
+    return OK;
+}
+
+static const char *shape_change(const struct rel_desc *before, const struct rel_desc *now)
+{
+    if (strcmp(before->schema, now->schema) != 0 || strcmp(before->name, now->name) != 0)
+        return "the table was renamed or moved to another schema";
+    if (before->relpersistence != now->relpersistence)
+        return "SET LOGGED or SET UNLOGGED";
+    if (before->root_oid != now->root_oid)
+        return "the table was attached to or detached from a partitioned table";
+    if (before->identity != now->identity || before->nkeys != now->nkeys ||
+        memcmp(before->key_attnums, now->key_attnums, sizeof now->key_attnums[0] * now->nkeys) != 0)
+        return "its key or replica identity changed";
+    return "ALTER TABLE changed its columns";
+}
+
+static enum status relation_changed(const struct boundary *b, const struct rel_desc *before,
+                                    const struct rel_desc *now, struct error *err)
+{
+    if (!rel_desc_equal(before, now, false)) {
+        if (root_of(before) != root_of(now))
+            TRY(stop(b, before, shape_change(before, now), err));
+        return stop(b, now, shape_change(before, now), err);
+    }
+    if (rel_file_locator_equal(before->locator, now->locator))
+        return OK;
+    if (began_before_load(b))
+        return stop(b, now,
+                    "moved to another file by a transaction that was open when the load "
+                    "began",
+                    err);
+    /* SET TABLESPACE keeps the row's TIDs, VACUUM FULL and CLUSTER do not */
+    if (now->identity == IDENTITY_TID && before->locator.spc_oid == now->locator.spc_oid &&
+        !is_truncated(b, now->oid))
+        return stop(b, now,
+                    "rewritten (VACUUM FULL, CLUSTER): without a key its rows are known by "
+                    "their place",
+                    err);
+    return OK;
+}
+
+/* DROP of one partition takes its rows out of the root. */
+static enum status relation_dropped(const struct boundary *b, const struct rel_desc *before,
+                                    struct error *err)
+{
+    Oid root_oid = root_of(before);
+    enum status st = OK;
+    if (root_oid == before->oid) {
+        tables_drop(b->r->tables, before->oid);
+        return OK;
+    }
+    struct rel_desc *root = history_by_oid(b->r->history, root_oid, b->commit->end);
+    if (root != NULL)
+        st = stop(b, before, "one of its partitions was dropped", err);
+    rel_desc_unref(root);
+    return st;
+}
+
+static enum status relation_compare(const struct boundary *b, Oid oid, struct error *err)
+{
+    struct rel_desc *before = history_by_oid(b->r->history, oid, b->commit->end - 1);
+    struct rel_desc *now = history_by_oid(b->r->history, oid, b->commit->end);
+    enum status st = OK;
+    if (before == NULL && now != NULL) {
+        st = relation_added(b, now, err);
+    } else if (before != NULL && now == NULL) {
+        st = relation_dropped(b, before, err);
+    } else if (before != NULL && now != before) {
+        st = relation_changed(b, before, now, err);
+    }
+    rel_desc_unref(before);
+    rel_desc_unref(now);
+    return st;
+}
+
+static enum status compare_all(const struct boundary *b, struct error *err)
+{
+    const XLogRecPtr moments[] = {b->commit->end - 1, b->commit->end};
+    enum status st = OK;
+    for (size_t m = 0; m < LENGTH(moments); m++) {
+        struct rel_desc **all;
+        size_t n;
+        history_all(b->r->history, moments[m], &all, &n);
+        for (size_t i = 0; i < n; i++) {
+            if (st == OK)
+                st = relation_compare(b, all[i]->oid, err);
+            rel_desc_unref(all[i]);
+        }
+        free(all);
+        TRY(st);
+    }
+    return OK;
+}
+
+enum status ddl_apply(struct reorder *r, const struct xact_frame *commit, const Oid *truncated,
+                      size_t ntruncated, struct error *err)
+{
+    struct boundary b = {r, commit, truncated, ntruncated};
+    const Oid *rels = xact_frame_rels(commit);
+    if (commit->head.flags & XACT_ALL_RELS)
+        return compare_all(&b, err);
+    for (uint32_t i = 0; i < commit->nrels; i++)
+        TRY(relation_compare(&b, rels[i], err));
+    return OK;
+}
+
+static bool truncates(const struct truncate_frame *f, Oid oid)
+{
+    for (uint32_t i = 0; i < f->nrelids; i++)
+        if (f->relids[i] == oid)
+            return true;
+    return false;
+}
+
+/* One partition alone: its rows cannot be told from those of others by a TRUNCATE of the target. */
+static enum status truncate_leaf(struct reorder *r, const struct truncate_frame *f, Oid oid,
+                                 XLogRecPtr lsn, struct error *err)
+{
+    struct rel_desc *d = history_by_oid(r->history, oid, lsn);
+    enum status st = OK;
+    if (d != NULL && root_of(d) != oid && !truncates(f, root_of(d)))
+        st = tables_stop(r->tables, root_of(d), lsn, "TRUNCATE of one of its partitions", err);
+    rel_desc_unref(d);
+    return st;
+}
+
+enum status ddl_truncate(struct reorder *r, const struct truncate_frame *f, XLogRecPtr lsn,
+                         struct error *err)
+{
+    bool fenced = false;
+    for (uint32_t i = 0; i < f->nrelids; i++) {
+        struct table_entry *e = tables_find(r->tables, f->relids[i]);
+        if (e == NULL) {
+            TRY(truncate_leaf(r, f, f->relids[i], lsn, err));
+            continue;
+        }
+        if (atomic_load(&e->life) != TABLE_LIFE_STREAMING)
+            continue;
+        if (!fenced)
+            TRY(reorder_barrier(r, err));
+        fenced = true;
+        log_info("msg=truncate table=%s lsn=" LSN_FMT, LOG_Q(e->name), LSN_ARGS(f->head.lsn));
+        TRY(tables_truncate(r->tables, e, err));
+    }
+    return OK;
+}

@@ -1,0 +1,265 @@
+/* A committed transaction: planned in one pass over its frames without any effect (every checksum,
+ * frame, route and tuple is looked at, TOAST chunks are indexed), then sliced in a second one. */
+#include "pipeline/reorder.h"
+#include "base/log.h"
+
+#include <stdlib.h>
+
+#define SLICE_BYTES ((size_t)1 << 20)
+#define SLICE_ROWS 16384u
+
+struct drain {
+    struct reorder *r;
+    struct xact *x;
+    struct xact_reader *reader;
+    const struct xact_frame *commit;
+    Oid *truncated; /* relations this transaction truncates */
+    size_t ntruncated;
+    bool sliced; /* its rows have entered a slice */
+};
+
+static bool is_dropped_file(const struct xact_frame *commit, struct rel_file_locator locator)
+{
+    const struct rel_file_locator *dropped = xact_frame_dropped(commit);
+    for (uint32_t i = 0; i < commit->ndropped; i++)
+        if (rel_file_locator_equal(dropped[i], locator))
+            return true;
+    return false;
+}
+
+static void note_unknown_file(struct drain *d, const struct change_frame *f)
+{
+    if (f->locator.rel_number < FirstNormalObjectId || d->commit->end <= d->r->options.load_end)
+        return; /* pg_largeobject; or dropped before the load ended */
+    if (atomic_fetch_add(&d->r->unknown_files, 1) == 0)
+        log_warn("msg=\"rows of a file that no table has: discarded\" file=%u/%u/%u lsn=" LSN_FMT,
+                 f->locator.spc_oid, f->locator.db_oid, f->locator.rel_number,
+                 LSN_ARGS(f->head.lsn));
+}
+
+/* The route of a change, NULL if its row is discarded. */
+static struct route *route_of(struct drain *d, const struct change_frame *f)
+{
+    if (d->commit->ndropped > 0 && is_dropped_file(d->commit, f->locator))
+        return NULL;
+    struct route *route = routes_get(d->r->routes, f->locator, d->commit->end);
+    if (route == NULL) {
+        note_unknown_file(d, f);
+        return NULL;
+    }
+    return route_is_live(route) ? route : NULL;
+}
+
+static enum status stop(struct drain *d, const struct route *route, XLogRecPtr lsn,
+                        const char *reason, struct error *err)
+{
+    return tables_stop(d->r->tables, route->table->oid, lsn, reason, err);
+}
+
+/* External values of the new tuple must be found in this transaction. */
+static enum status check_external(struct drain *d, const struct route *route,
+                                  const struct change_frame *f, struct error *err)
+{
+    struct reorder *r = d->r;
+    struct raw_tuple tuple = change_frame_new(f);
+    const struct rel_desc *desc = route->desc;
+    if (r->datums_cap < desc->natts) {
+        r->datums_cap = desc->natts;
+        r->datums = xrealloc(r->datums, r->datums_cap * sizeof *r->datums);
+    }
+    TRY(tuple_deform(desc->shape, &tuple, r->datums, err));
+    for (unsigned i = 0; i < desc->natts; i++) {
+        struct toast_pointer p;
+        char reason[200];
+        if (r->datums[i].state != DATUM_EXTERNAL)
+            continue;
+        TRY(toast_pointer_parse(&r->datums[i], &p, err));
+        if (p.extsize > r->options.inline_value_max || p.rawsize > r->options.inline_value_max ||
+            toast_index_has(r->toast, desc->oid, &p))
+            continue;
+        snprintf(reason, sizeof reason,
+                 "column %s: a value stored out of line (TOAST) by an earlier transaction",
+                 desc->atts[i].name);
+        return stop(d, route, f->head.lsn, reason, err);
+    }
+    return OK;
+}
+
+static enum status check_tuples(struct drain *d, const struct route *route,
+                                const struct change_frame *f, struct error *err)
+{
+    enum status st = OK;
+    if (f->head.flags & FRAME_HAS_NEW) {
+        struct raw_tuple tuple = change_frame_new(f);
+        st = change_frame_has_external(f) ? check_external(d, route, f, err)
+                                          : tuple_check(route->desc->shape, &tuple, err);
+    }
+    if (st == OK && (f->head.flags & FRAME_HAS_OLD)) {
+        struct raw_tuple tuple = change_frame_old(f);
+        st = tuple_check(route->desc->shape, &tuple, err);
+    }
+    return st;
+}
+
+static bool has_what_it_needs(const struct route *route, const struct change_frame *f)
+{
+    if (f->kind == CHANGE_DELETE && route->desc->identity == IDENTITY_KEY)
+        return (f->head.flags & FRAME_HAS_OLD) != 0;
+    return f->kind == CHANGE_DELETE || (f->head.flags & FRAME_HAS_NEW) != 0;
+}
+
+static enum status plan_change(struct drain *d, const struct change_frame *f, struct error *err)
+{
+    struct route *route = route_of(d, f);
+    enum status st;
+    if (route == NULL)
+        return OK;
+    if (route->toast) {
+        st = f->kind == CHANGE_INSERT && (f->head.flags & FRAME_HAS_NEW)
+                 ? toast_index_add(d->r->toast, route->desc->oid, f, d->reader, err)
+                 : OK;
+    } else if (!has_what_it_needs(route, f)) {
+        return stop(d, route, f->head.lsn, "a change without the old key or the new row in the WAL",
+                    err);
+    } else {
+        st = check_tuples(d, route, f, err);
+    }
+    /* damage ends this table, not the stream */
+    return st == ERR_DATA ? stop(d, route, f->head.lsn, err->message, err) : st;
+}
+
+static void plan_truncate(struct drain *d, const struct truncate_frame *f)
+{
+    d->truncated = xrealloc(d->truncated, (d->ntruncated + f->nrelids) * sizeof *d->truncated);
+    for (uint32_t i = 0; i < f->nrelids; i++)
+        d->truncated[d->ntruncated++] = f->relids[i];
+}
+
+static enum status plan(struct drain *d, struct error *err)
+{
+    struct frame_head *head;
+    for (;;) {
+        TRY(xact_reader_next(d->reader, &head, err));
+        if (head == NULL)
+            return OK;
+        if (head->type == FRAME_CHANGE)
+            TRY(plan_change(d, (struct change_frame *)head, err));
+        else if (head->type == FRAME_TRUNCATE)
+            plan_truncate(d, (struct truncate_frame *)head);
+    }
+}
+
+static enum status put_aux(struct drain *d, const struct route *route, const struct change_frame *f,
+                           uint16_t *ret_n, struct error *err)
+{
+    struct reorder *r = d->r;
+    struct buf *out = &r->slice->frames;
+    struct raw_tuple tuple = change_frame_new(f);
+    TRY(tuple_deform(route->desc->shape, &tuple, r->datums, err));
+    for (unsigned i = 0; i < route->desc->natts; i++) {
+        struct toast_pointer p;
+        if (r->datums[i].state != DATUM_EXTERNAL)
+            continue;
+        TRY(toast_pointer_parse(&r->datums[i], &p, err));
+        bool too_large =
+            p.extsize > r->options.inline_value_max || p.rawsize > r->options.inline_value_max;
+        uint32_t data_len = too_large ? 0 : p.extsize;
+        size_t len = frame_align(sizeof(struct aux_frame) + data_len);
+        struct aux_frame aux = {
+            .head = {.len = (uint32_t)len, .type = FRAME_AUX, .lsn = f->head.lsn},
+            .attnum = (int16_t)(i + 1),
+            .state = too_large      ? AUX_TOO_LARGE
+                     : p.compressed ? AUX_COMPRESSED
+                                    : AUX_PLAIN,
+            .data_len = data_len,
+        };
+        uint8_t *at = buf_reserve(out, len);
+        memset(at + len - 8, 0, 8);
+        memcpy(at, &aux, sizeof aux);
+        if (!too_large)
+            TRY(toast_index_fetch(r->toast, route->desc->oid, &p, d->x, at + sizeof aux, err));
+        out->len += len;
+        (*ret_n)++;
+    }
+    return OK;
+}
+
+static enum status slice_change(struct drain *d, const struct change_frame *f, struct error *err)
+{
+    struct reorder *r = d->r;
+    struct route *route = route_of(d, f);
+    if (route == NULL || route->toast)
+        return OK;
+    if (r->slice != NULL &&
+        (r->slice->frames.len >= SLICE_BYTES || r->slice->nrows >= SLICE_ROWS)) {
+        TRY(reorder_slice_dispatch(r, err));
+        d->sliced = false;
+    }
+    if (!d->sliced) {
+        TRY(reorder_slice_open(r, xact_first_lsn(d->x), err));
+        d->sliced = true;
+    }
+    struct slice *s = r->slice;
+    size_t at = s->frames.len;
+    uint16_t naux = 0;
+    uint32_t index = slice_route(s, route);
+    buf_put(&s->frames, f, f->head.len);
+    if (change_frame_has_external(f))
+        TRY(put_aux(d, route, f, &naux, err));
+    struct change_frame *copy = (struct change_frame *)(s->frames.data + at);
+    copy->head.xid = d->commit->head.xid;
+    copy->route = index;
+    copy->commit_ts = d->commit->commit_ts;
+    copy->naux = naux;
+    s->nrows++;
+    return OK;
+}
+
+static enum status execute(struct drain *d, struct error *err)
+{
+    struct frame_head *head;
+    xact_reader_rewind(d->reader);
+    for (;;) {
+        TRY(xact_reader_next(d->reader, &head, err));
+        if (head == NULL)
+            return OK;
+        if (head->type == FRAME_CHANGE) {
+            TRY(slice_change(d, (struct change_frame *)head, err));
+        } else if (head->type == FRAME_TRUNCATE) {
+            TRY(ddl_truncate(d->r, (struct truncate_frame *)head, d->commit->end, err));
+            d->sliced = false; /* the barrier dispatched the slice */
+        }
+    }
+}
+
+enum status drain_xact(struct reorder *r, struct xact *x, const struct xact_frame *commit,
+                       struct error *err)
+{
+    struct drain d = {.r = r, .x = x, .commit = commit};
+    enum status st = OK;
+    bool boundary = (commit->head.flags & XACT_BOUNDARY) != 0;
+    if (x != NULL)
+        d.reader = xact_reader_open(x);
+    /* the plan only reads; new relations must exist for its routes, so their targets come first */
+    if (x != NULL && boundary)
+        st = plan(&d, err);
+    if (st == OK && boundary) {
+        st = ddl_apply(r, commit, d.truncated, d.ntruncated, err);
+        routes_forget(r->routes);
+        if (x != NULL)
+            xact_reader_rewind(d.reader);
+        toast_index_clear(r->toast);
+        d.ntruncated = 0;
+    }
+    if (st == OK && x != NULL)
+        st = plan(&d, err);
+    if (st == OK && x != NULL)
+        st = execute(&d, err);
+    toast_index_clear(r->toast);
+    xact_reader_close(d.reader);
+    free(d.truncated);
+    if (st != OK && st != ERR_CANCELLED)
+        error_prefix(err, "transaction %u committed at " LSN_FMT, commit->head.xid,
+                     LSN_ARGS(commit->end));
+    return st;
+}

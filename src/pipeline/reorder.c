@@ -1,0 +1,207 @@
+#include "pipeline/reorder.h"
+#include "base/fault.h"
+#include "base/log.h"
+
+#include <stdlib.h>
+
+#define PG_EPOCH_US INT64_C(946684800000000)
+
+void reorder_init(struct reorder *r)
+{
+    r->xacts = xact_buffer_new(r->options.spill_dir, r->options.xact_buffer_max);
+    r->routes = routes_new(r->tables, r->history);
+    r->toast = toast_index_new();
+    atomic_store(&r->load_guard, r->options.load_xid != InvalidTransactionId);
+}
+
+void reorder_fini(struct reorder *r)
+{
+    slice_free(r->slice);
+    xact_buffer_free(r->xacts);
+    routes_free(r->routes);
+    toast_index_free(r->toast);
+    free(r->datums);
+}
+
+static void slice_run(struct worker *w, struct job *job)
+{
+    struct slice *s = (struct slice *)job;
+    struct error err = {0};
+    struct ack **acks = xcalloc(s->ndestinations, sizeof(struct ack *));
+    enum status st = OK;
+    for (size_t d = 0; d < s->ndestinations; d++)
+        acks[d] = w->shared->destinations[d]->ack;
+    for (size_t at = 0; at < s->frames.len && st == OK;) {
+        const struct change_frame *f = (const struct change_frame *)(s->frames.data + at);
+        const struct aux_frame *aux = (const struct aux_frame *)((const uint8_t *)f + f->head.len);
+        at += f->head.len;
+        for (unsigned i = 0; i < f->naux; i++)
+            at += ((const struct frame_head *)(s->frames.data + at))->len;
+        st = worker_add_change(w, s->routes[f->route], f, aux, &err);
+        if (st == ERR_DATA) /* a value's own bytes are damaged: this table ends, not the stream */
+            st = tables_stop(w->shared->tables, s->routes[f->route]->table->oid, f->head.lsn,
+                             err.message, &err);
+    }
+    if (st == OK)
+        st = worker_finish(w, acks, s->seqs, s->charged, &err);
+    else
+        worker_discard(w);
+    if (st == OK)
+        s->charged = 0;
+    free(acks);
+    slice_free(s);
+    if (st != OK)
+        fatal_raise(w->shared->fatal, &err);
+}
+
+static void slice_discard(struct job *job, struct budget *budget)
+{
+    (void)budget;
+    slice_free((struct slice *)job);
+}
+
+enum status reorder_slice_open(struct reorder *r, XLogRecPtr first_lsn, struct error *err)
+{
+    (void)err;
+    if (r->slice != NULL) {
+        for (size_t d = 0; d < r->ndestinations; d++)
+            ack_lower_first(r->destinations[d]->ack, r->slice->seqs[d], first_lsn);
+        return OK;
+    }
+    r->slice = slice_new(r->ndestinations, r->budget);
+    r->slice->job.run = slice_run;
+    r->slice->job.discard = slice_discard;
+    for (size_t d = 0; d < r->ndestinations; d++)
+        r->slice->seqs[d] = ack_register(r->destinations[d]->ack, first_lsn);
+    return OK;
+}
+
+enum status reorder_slice_dispatch(struct reorder *r, struct error *err)
+{
+    struct slice *s = r->slice;
+    if (s == NULL)
+        return OK;
+    /* the columns made of it take about as much as the raw tuples */
+    size_t bytes = 2 * s->frames.len + sizeof *s;
+    TRY(budget_acquire(r->budget, bytes, err));
+    s->charged = bytes;
+    s->job.bytes = bytes;
+    r->slice = NULL;
+    enum status st = queue_push(r->jobs, s, bytes, err);
+    if (st != OK)
+        slice_free(s);
+    return st;
+}
+
+enum status reorder_barrier(struct reorder *r, struct error *err)
+{
+    TRY(reorder_slice_dispatch(r, err));
+    for (size_t d = 0; d < r->ndestinations; d++)
+        TRY(destination_barrier(r->destinations[d], err));
+    return OK;
+}
+
+static enum status tell_fates(struct reorder *r, const struct xact_frame *f, bool committed,
+                              struct error *err)
+{
+    const struct reorder_hooks *h = &r->options.hooks;
+    const TransactionId *subs = xact_frame_subs(f);
+    if (h->fate == NULL)
+        return OK;
+    TRY(h->fate(h->ctx, f->head.xid, committed, err));
+    for (uint32_t i = 0; i < f->nsub; i++)
+        TRY(h->fate(h->ctx, subs[i], committed, err));
+    return OK;
+}
+
+static enum status commit(struct reorder *r, const struct xact_frame *f, struct error *err)
+{
+    struct xact *x = xact_buffer_take(r->xacts, f->head.xid, xact_frame_subs(f), f->nsub);
+    bool durable = f->end <= r->options.skip_until;
+    enum status st = OK;
+    if (f->head.flags & XACT_BOUNDARY)
+        routes_forget(r->routes);
+    if (!durable && (x != NULL || (f->head.flags & XACT_BOUNDARY)))
+        st = drain_xact(r, x, f, err);
+    if (st == OK && r->slice != NULL)
+        for (size_t d = 0; d < r->ndestinations; d++)
+            ack_set_lsn(r->destinations[d]->ack, r->slice->seqs[d], f->end,
+                        f->commit_ts + PG_EPOCH_US);
+    xact_buffer_release(r->xacts, x);
+    TRY(st);
+    if (f->head.flags & XACT_BOUNDARY)
+        routes_forget(r->routes);
+    atomic_store(&r->commit_lsn, f->end);
+    atomic_fetch_add(&r->committed, 1);
+    FAULT_POINT("reorder-after-commit");
+    return tell_fates(r, f, true, err);
+}
+
+static enum status running(struct reorder *r, const struct running_frame *f, struct error *err)
+{
+    const struct reorder_hooks *h = &r->options.hooks;
+    xact_buffer_running(r->xacts, f->oldest_running);
+    if (atomic_load(&r->load_guard) && !xid_precedes(f->oldest_running, r->options.load_xid))
+        atomic_store(&r->load_guard, false);
+    return h->running == NULL ? OK : h->running(h->ctx, f->oldest_running, err);
+}
+
+static enum status take_frame(struct reorder *r, const struct frame_head *head, struct error *err)
+{
+    const struct xact_frame *xf = (const struct xact_frame *)head;
+    switch ((enum frame_type)head->type) {
+    case FRAME_CHANGE:
+    case FRAME_TRUNCATE:
+        return xact_buffer_add(r->xacts, head, err);
+    case FRAME_SEEN:
+        xact_buffer_seen(r->xacts, head->xid, head->top_xid, head->lsn);
+        return OK;
+    case FRAME_COMMIT:
+        return commit(r, xf, err);
+    case FRAME_ABORT:
+        xact_buffer_abort(r->xacts, head->xid, xact_frame_subs(xf), xf->nsub);
+        atomic_fetch_add(&r->aborted, 1);
+        return tell_fates(r, xf, false, err);
+    case FRAME_PREPARE:
+        xact_buffer_prepare(r->xacts, head->xid);
+        return OK;
+    case FRAME_RUNNING:
+        return running(r, (const struct running_frame *)head, err);
+    case FRAME_AUX:
+        break;
+    }
+    return error_lsn(err, ERR_BUG, head->lsn, "frame of type %u in the feed", head->type);
+}
+
+static enum status take_batch(struct reorder *r, const struct feed_batch *b, struct error *err)
+{
+    for (size_t at = 0; at < b->frames.len;) {
+        const struct frame_head *head = (const struct frame_head *)(b->frames.data + at);
+        TRY(take_frame(r, head, err));
+        at += head->len;
+    }
+    atomic_store(&r->read_lsn, b->end);
+    for (size_t d = 0; d < r->ndestinations; d++)
+        ack_dispatched(r->destinations[d]->ack, b->end);
+    /* an idle pipeline gets the slice at once; under load it grows until a worker is free */
+    if (b->idle || queue_is_empty(r->jobs))
+        return reorder_slice_dispatch(r, err);
+    return OK;
+}
+
+void *reorder_main(void *arg)
+{
+    struct reorder *r = arg;
+    struct feed_batch *b;
+    struct error err;
+    while ((b = queue_pop(r->feed)) != NULL) {
+        if (!fatal_is_set(r->fatal) && take_batch(r, b, &err) != OK) {
+            fatal_raise(r->fatal, &err);
+            queue_close(r->feed);
+        }
+        feed_batch_free(b);
+    }
+    if (!fatal_is_set(r->fatal) && reorder_slice_dispatch(r, &err) != OK)
+        fatal_raise(r->fatal, &err);
+    return NULL;
+}

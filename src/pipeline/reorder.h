@@ -1,0 +1,62 @@
+/* The reorder stage: one thread that turns frames in WAL order into committed transactions in
+ * commit order: plans each (no effect on anything outside), then slices it for the workers, with
+ * DDL and TRUNCATE behind barriers at their place. */
+#pragma once
+#include "pipeline/toast_index.h"
+#include "pipeline/worker.h"
+
+struct reorder_hooks { /* for the initial load, called on the reorder thread; NULL members are
+                          skipped */
+    void *ctx;
+    enum status (*fate)(void *ctx, TransactionId xid, bool committed, struct error *err);
+    enum status (*running)(void *ctx, TransactionId oldest_running, struct error *err);
+};
+
+struct reorder_options {
+    const char *spill_dir;
+    size_t xact_buffer_max, inline_value_max;
+    XLogRecPtr skip_until;  /* commits ending at or below it are durable already */
+    XLogRecPtr load_end;    /* files unknown in commits up to here were gone by then */
+    TransactionId load_xid; /* transactions before it may have begun before the load; 0 = none */
+    struct reorder_hooks hooks;
+};
+
+struct reorder {
+    struct reorder_options options;
+    struct queue *feed; /* of struct feed_batch */
+    struct queue *jobs;
+    struct destination **destinations;
+    size_t ndestinations;
+    struct tables *tables;
+    struct history *history;
+    struct budget *budget;
+    struct fatal *fatal;
+    struct xact_buffer *xacts;
+    struct routes *routes;
+    struct toast_index *toast;
+    struct slice *slice;  /* open, NULL if none */
+    struct datum *datums; /* scratch of planning */
+    size_t datums_cap;
+    atomic_ullong commit_lsn, read_lsn;
+    atomic_ulong committed, aborted, unknown_files;
+    atomic_bool load_guard; /* load_xid still matters */
+};
+
+void reorder_init(struct reorder *r);
+void reorder_fini(struct reorder *r);
+void *reorder_main(void *arg); /* struct reorder; ends when feed is closed and drained */
+
+/* drain.c: a committed transaction into slices. */
+enum status drain_xact(struct reorder *r, struct xact *x, const struct xact_frame *commit,
+                       struct error *err) CHECKED;
+/* The slice that takes rows now; a new one registers with every destination. */
+enum status reorder_slice_open(struct reorder *r, XLogRecPtr first_lsn, struct error *err) CHECKED;
+enum status reorder_slice_dispatch(struct reorder *r, struct error *err) CHECKED;
+/* All earlier rows are durable when it returns. */
+enum status reorder_barrier(struct reorder *r, struct error *err) CHECKED;
+
+/* ddl.c: what the boundary changed, applied to tables and targets. */
+enum status ddl_apply(struct reorder *r, const struct xact_frame *commit, const Oid *truncated,
+                      size_t ntruncated, struct error *err) CHECKED;
+enum status ddl_truncate(struct reorder *r, const struct truncate_frame *f, XLogRecPtr lsn,
+                         struct error *err) CHECKED;

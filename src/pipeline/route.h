@@ -1,0 +1,38 @@
+/* Where the rows of one file go: the descriptor they decode with, and per destination the target
+ * with the attribute behind each of its columns. Made by the reorder thread, shared with workers.
+ */
+#pragma once
+#include "pipeline/tables.h"
+
+struct route_target {
+    struct target *target; /* NULL: this destination does not take the table */
+    uint16_t *att;         /* per mapped column: index into the leaf's attributes */
+};
+
+struct route {
+    atomic_int refs;
+    struct rel_desc *desc;
+    struct table_entry *table; /* NULL: rows are discarded */
+    bool toast;                /* rows are chunks of desc's TOAST table */
+    size_t ndestinations;
+    struct route_target targets[];
+};
+
+struct routes; /* a cache, owned by the reorder thread */
+struct routes *routes_new(struct tables *tables, struct history *history);
+void routes_free(struct routes *r);
+/* The route of rows of this file that commit at lsn; borrowed until the next routes_forget. NULL:
+ * the file is not known. Never fails for want of a mapping: such a route has no table. */
+struct route *routes_get(struct routes *r, struct rel_file_locator locator, XLogRecPtr lsn);
+/* Shapes or tables changed: look everything up again. */
+void routes_forget(struct routes *r);
+
+/* A route outside the cache, for a known descriptor (the initial load). */
+struct route *route_new(struct tables *tables, struct rel_desc *desc, bool toast);
+struct route *route_ref(struct route *r);
+void route_unref(struct route *r);
+static inline bool route_is_live(const struct route *r)
+{
+    return r->table != NULL &&
+           atomic_load_explicit(&r->table->life, memory_order_relaxed) == TABLE_LIFE_STREAMING;
+}

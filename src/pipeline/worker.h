@@ -1,0 +1,89 @@
+/* A decode worker: walks raw tuples and appends straight to destination columns. */
+#pragma once
+#include "pipeline/slice.h"
+
+struct worker_shared {
+    struct queue *jobs;
+    struct destination **destinations;
+    size_t ndestinations;
+    struct tables *tables;
+    struct budget *budget;
+    struct fatal *fatal;
+    struct target **rejects; /* per destination: target of walshadow_rejects */
+    size_t inline_value_max;
+};
+
+/* A block being built for one target at one destination. */
+struct builder {
+    struct target *target; /* borrowed from the route; the key */
+    struct table_entry *table;
+    struct block *block;
+    size_t destination;
+    bool spoiled; /* the table was stopped in the middle of a row: the block is not sent */
+};
+
+struct worker {
+    struct worker_shared *shared;
+    struct datum *datums, *old_datums; /* scratch, grows to the widest table */
+    size_t datums_cap;
+    struct buf *plain, *old_plain;      /* per attribute: decompressed values of the two */
+    struct column_buf key_old, key_new; /* scratch of the key comparison */
+    struct builder *builders;
+    size_t nbuilders, builders_cap;
+};
+
+/* What a row carries besides its values. */
+struct row_meta {
+    XLogRecPtr lsn; /* value of _lsn */
+    TransactionId xid;
+    int64_t commit_us; /* µs since 1970 */
+    uint64_t tid;
+    bool deleted;
+};
+
+void *worker_main(void *arg); /* arg: struct worker_shared */
+
+/* For jobs: begins, adds rows, ends. Rows of one job go into blocks of their own. */
+enum status worker_add_new(struct worker *w, const struct route *route,
+                           const struct raw_tuple *tuple, const struct aux_frame *aux,
+                           unsigned naux, const struct row_meta *meta, struct error *err) CHECKED;
+enum status worker_add_change(struct worker *w, const struct route *route,
+                              const struct change_frame *f, const struct aux_frame *aux,
+                              struct error *err) CHECKED;
+/* Sends the blocks under the numbers given (per destination, of the acks given) and reports their
+ * placement. `charged` bytes of the budget are handed over to the blocks or returned. */
+enum status worker_finish(struct worker *w, struct ack *const *acks, const uint64_t *seqs,
+                          size_t charged, struct error *err) CHECKED;
+/* Drops what was built. */
+void worker_discard(struct worker *w);
+
+/* A state beyond enum datum_state, made by row_resolve: larger than inline_value_max. */
+#define DATUM_TOO_LARGE 100
+
+/* row.c: appends one row to the block of the route's target at destination d. */
+struct builder *worker_builder(struct worker *w, const struct route *route, size_t d);
+enum status row_append(struct worker *w, const struct route *route, size_t d,
+                       const struct datum *datums, const struct row_meta *meta,
+                       struct error *err) CHECKED;
+/* Missing, compressed and external values become plain ones (in plain[], one buffer an attribute),
+ * or DATUM_TOO_LARGE; an external one without its aux frame stays external. */
+enum status row_resolve(const struct worker *w, const struct route *route, struct datum *datums,
+                        const struct aux_frame *aux, unsigned naux, struct buf *plain,
+                        struct error *err) CHECKED;
+/* True if the key columns of the two rows differ in the destination's bytes. */
+enum status row_key_differs(struct worker *w, const struct route *route, size_t d,
+                            const struct datum *old_datums, const struct datum *new_datums,
+                            bool *ret, struct error *err) CHECKED;
+
+/* reject.c */
+struct reject {
+    const struct route *route;
+    const struct datum *datums; /* of the row, for its key */
+    const struct row_meta *meta;
+    const struct att_desc *att;
+    const struct datum *value; /* may be NULL state */
+    const char *reason, *action;
+};
+void reject_append(struct worker *w, size_t d, const struct reject *r);
+enum status reject_target_new(const char *database, struct target **ret, struct error *err) CHECKED;
+void reject_create_sql(const struct target *t, struct buf *out);
