@@ -262,8 +262,9 @@ static void test_texts(void **state)
     duration_format(40, buf, sizeof buf);
     assert_string_equal(buf, "40ms");
     for (size_t i = 0; i < OPTION_COUNT; i++)
-        assert_ptr_equal(option_find(option_table[i].scope, option_table[i].section, option_table[i].key),
-                         &option_table[i]);
+        assert_ptr_equal(
+            option_find(option_table[i].scope, option_table[i].section, option_table[i].key),
+            &option_table[i]);
 }
 
 static void check_mask(const char *text, const char *want)
