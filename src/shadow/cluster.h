@@ -1,7 +1,7 @@
 /* The shadow: a standby PostgreSQL that replays catalog WAL from our walsender.
  *
- * A supervisor thread of the cluster starts postgres, watches it and starts it again with backoff when
- * it ends unasked. All other functions may be called from any thread. */
+ * A supervisor thread of the cluster starts postgres, watches it and starts it again with backoff
+ * when it ends unasked. All other functions may be called from any thread. */
 #pragma once
 #include "base/error.h"
 #include "pg/pg.h"
@@ -30,20 +30,21 @@ enum shadow_state {
 #define SHADOW_START_TRIES 5
 
 /* Writes the configuration (postgresql.conf, pg_hba.conf, pg_ident.conf, an empty
- * postgresql.auto.conf, standby.signal; the max_* settings from pg_control) and removes what must not be
- * there (recovery.signal, tablespace_map, links in pg_tblspc). Leaves backup_label alone. */
+ * postgresql.auto.conf, standby.signal; the max_* settings from pg_control) and removes what must
+ * not be there (recovery.signal, tablespace_map, links in pg_tblspc). Leaves backup_label alone. */
 enum status shadow_cluster_configure(const struct shadow_cluster_options *options,
                                      struct error *err) CHECKED;
 
-/* Stops an orphan of an earlier run, configures, and starts the supervisor. Does not wait. The walsender
- * should listen already. */
+/* Stops an orphan of an earlier run, configures, and starts the supervisor. Does not wait. The
+ * walsender should listen already. */
 enum status shadow_cluster_start(const struct shadow_cluster_options *options,
                                  struct shadow_cluster **ret, struct error *err) CHECKED;
 
-/* Waits until connections are accepted: event-driven, until the CLOCK_MONOTONIC deadline (UINT64_MAX =
- * none; then ERR_RETRY with what is waited for). ERR_CONFIG if the shadow has FAILED (with the end of
- * its log), ERR_CANCELLED after stop or shadow_cluster_interrupt. An open transaction with more than 64
- * subtransactions can make this long (C5): callers with something better to do use short deadlines. */
+/* Waits until connections are accepted: event-driven, until the CLOCK_MONOTONIC deadline
+ * (UINT64_MAX = none; then ERR_RETRY with what is waited for). ERR_CONFIG if the shadow has FAILED
+ * (with the end of its log), ERR_CANCELLED after stop or shadow_cluster_interrupt. An open
+ * transaction with more than 64 subtransactions can make this long (C5): callers with something
+ * better to do use short deadlines. */
 enum status shadow_cluster_wait_ready(struct shadow_cluster *c, uint64_t deadline_ns,
                                       struct error *err) CHECKED;
 void shadow_cluster_interrupt(struct shadow_cluster *c);
@@ -55,8 +56,8 @@ unsigned shadow_cluster_restarts(struct shadow_cluster *c);
 pid_t shadow_cluster_pid(struct shadow_cluster *c); /* 0: not running */
 const char *shadow_cluster_socket_dir(const struct shadow_cluster *c);
 
-/* Asks for a restart with fresh settings from pg_control: after XLOG_PARAMETER_CHANGE raised one beyond
- * ours the standby pauses replay. */
+/* Asks for a restart with fresh settings from pg_control: after XLOG_PARAMETER_CHANGE raised one
+ * beyond ours the standby pauses replay. */
 void shadow_cluster_restart(struct shadow_cluster *c);
 
 /* Fast shutdown (SIGINT), SIGQUIT after grace_ms, SIGKILL after as much again; joins the thread and
@@ -64,6 +65,7 @@ void shadow_cluster_restart(struct shadow_cluster *c);
 void shadow_cluster_stop(struct shadow_cluster *c, unsigned grace_ms);
 
 /* A postgres left behind by an earlier run on this data directory, known by postmaster.pid and its
- * working directory, is stopped (fast, then immediate). No such process: OK. *ret_stopped may be NULL. */
+ * working directory, is stopped (fast, then immediate). No such process: OK. *ret_stopped may be
+ * NULL. */
 enum status shadow_cluster_stop_orphan(const char *data_dir, bool *ret_stopped,
                                        struct error *err) CHECKED;

@@ -9,6 +9,6 @@
 #define SHADOW_WALSENDER_PORT 5433
 
 /* The directory for both sockets, created with mode 0700: "<state_dir>/sock", or where that is too
- * long a directory of our user below $XDG_RUNTIME_DIR or /tmp, whose name depends on state_dir only.
- * One that another user owns or may write to is refused. *ret is malloc'd, absolute. */
+ * long a directory of our user below $XDG_RUNTIME_DIR or /tmp, whose name depends on state_dir
+ * only. One that another user owns or may write to is refused. *ret is malloc'd, absolute. */
 enum status shadow_socket_dir(const char *state_dir, char **ret, struct error *err) CHECKED;

@@ -18,9 +18,9 @@ struct shadow_reader_options {
 struct shadow_reader *shadow_reader_new(const struct shadow_reader_options *options);
 void shadow_reader_free(struct shadow_reader *r); /* NULL is fine */
 
-/* Reads that follow succeed only while pg_last_wal_replay_lsn() is at least min_lsn and, unless max_lsn
- * is 0, at most max_lsn, before and after the read: below is ERR_RETRY, beyond is ERR_BUG ("the shadow
- * has replayed past the boundary"). 0, 0 = no check (the default). */
+/* Reads that follow succeed only while pg_last_wal_replay_lsn() is at least min_lsn and, unless
+ * max_lsn is 0, at most max_lsn, before and after the read: below is ERR_RETRY, beyond is ERR_BUG
+ * ("the shadow has replayed past the boundary"). 0, 0 = no check (the default). */
 void shadow_reader_expect(struct shadow_reader *r, XLogRecPtr min_lsn, XLogRecPtr max_lsn);
 
 /* A catalog_read_fn; ctx is the struct shadow_reader. */

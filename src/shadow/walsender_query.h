@@ -1,6 +1,6 @@
 /* The commands of a replication connection, parsed. Bytes come from outside.
- * Source: PostgreSQL's replication grammar (src/backend/replication/repl_gram.y), 15 to 18: the part a
- * standby or pg_receivewal sends. */
+ * Source: PostgreSQL's replication grammar (src/backend/replication/repl_gram.y), 15 to 18: the
+ * part a standby or pg_receivewal sends. */
 #pragma once
 #include "base/error.h"
 #include "pg/pg.h"

@@ -1,0 +1,509 @@
+/* The thread of one standby's connection: login, commands, the stream. */
+#include "shadow/walsender_conn.h"
+
+#include "base/cursor.h"
+#include "base/log.h"
+#include "base/queue.h"
+#include "shadow/walsender_query.h"
+#include "shadow/wire.h"
+#include "wal/archive.h"
+
+#include <endian.h>
+#include <stdlib.h>
+#include <strings.h>
+
+#define STARTUP_MS 10000
+#define STARTUP_MAX 10000u /* MAX_STARTUP_PACKET_LENGTH of libpq/pqcomm.h */
+#define PIECE_MAX (128u << 10)
+#define NUDGE_AGAIN_NS 20000000u
+
+/* libpq/pqcomm.h */
+#define CODE_CANCEL 80877102u
+#define CODE_SSL 80877103u
+#define CODE_GSS 80877104u
+
+/* catalog/pg_type.dat */
+#define TEXTOID 25
+#define INT8OID 20
+
+static enum status flush_out(struct walsender_conn *c, struct buf *b, struct error *err)
+{
+    enum status st = stream_write(&c->out, b->data, b->len, STREAM_NO_DEADLINE, err);
+    buf_reset(b);
+    return st;
+}
+
+static enum status refuse(struct walsender_conn *c, const char *sqlstate, struct error *err)
+{
+    CLEANUP_BUF struct buf b = {0};
+    struct error ignored;
+    wire_error(&b, "FATAL", sqlstate, err->message);
+    enum status st = flush_out(c, &b, &ignored);
+    (void)st; /* the peer may be gone; either way this connection ends */
+    return err->kind;
+}
+
+/* ---- login ---- */
+
+struct login {
+    bool replication;
+    unsigned minor;
+    unsigned nunknown; /* _pq_ options */
+};
+
+/* key NUL value NUL … NUL */
+static enum status parse_startup(struct walsender_conn *c, const uint8_t *data, size_t len,
+                                 struct login *ret, struct error *err)
+{
+    const char *at = (const char *)data, *end = at + len;
+    if (len == 0 || data[len - 1] != '\0')
+        return error_set(err, ERR_DATA, "the startup packet does not end with a NUL byte");
+    while (at < end && *at != '\0') {
+        const char *key = at, *value = key + strlen(key) + 1;
+        if (value >= end)
+            return error_set(err, ERR_DATA, "the startup packet has an option without a value");
+        if (strcmp(key, "replication") == 0)
+            ret->replication = strcasecmp(value, "true") == 0 || strcmp(value, "1") == 0 ||
+                               strcasecmp(value, "on") == 0 || strcasecmp(value, "yes") == 0;
+        else if (strcmp(key, "application_name") == 0)
+            snprintf(c->application, sizeof c->application, "%s", value);
+        else if (strncmp(key, "_pq_.", 5) == 0)
+            ret->nunknown++;
+        at = value + strlen(value) + 1;
+    }
+    return OK;
+}
+
+/* Reads startup packets until one asks for a session; encryption is declined. *ret_body is it,
+ * without length and code. */
+static enum status read_startup(struct walsender_conn *c, uint64_t deadline, uint32_t *ret_code,
+                                struct buf *body, struct error *err)
+{
+    for (unsigned tries = 0; tries < 4; tries++) {
+        uint8_t head[8];
+        uint32_t len, code;
+        TRY(wire_read(&c->out, head, sizeof head, deadline, err));
+        memcpy(&len, head, sizeof len);
+        memcpy(&code, head + 4, sizeof code);
+        len = be32toh(len);
+        code = be32toh(code);
+        if (len < 8 || len > STARTUP_MAX)
+            return error_set(err, ERR_DATA, "a startup packet of %u bytes", len);
+        buf_reset(body);
+        TRY(wire_read(&c->out, buf_reserve(body, len - 8), len - 8, deadline, err));
+        body->len = len - 8;
+        if (code != CODE_SSL && code != CODE_GSS) {
+            *ret_code = code;
+            return OK;
+        }
+        TRY(stream_write(&c->out, "N", 1, deadline, err));
+    }
+    return error_set(err, ERR_DATA, "more requests for encryption than there are kinds");
+}
+
+static void put_greeting(struct walsender_conn *c, const struct login *login, struct buf *b)
+{
+    char version[16];
+    snprintf(version, sizeof version, "%u.0", c->ws->options.major);
+    if (login->minor > 0 || login->nunknown > 0) {
+        /* NegotiateProtocolVersion: 3.0, none of the options */
+        size_t at = wire_begin(b, 'v');
+        wire_put_be32(b, 0);
+        wire_put_be32(b, 0);
+        wire_end(b, at);
+    }
+    wire_auth_ok(b);
+    wire_parameter(b, "server_version", version);
+    wire_parameter(b, "server_encoding", "UTF8");
+    wire_parameter(b, "client_encoding", "UTF8");
+    wire_parameter(b, "DateStyle", "ISO, MDY");
+    wire_parameter(b, "IntervalStyle", "postgres");
+    wire_parameter(b, "TimeZone", "UTC");
+    wire_parameter(b, "integer_datetimes", "on");
+    wire_parameter(b, "standard_conforming_strings", "on");
+    wire_parameter(b, "in_hot_standby", "off");
+    wire_ready(b);
+}
+
+static enum status log_in(struct walsender_conn *c, struct error *err)
+{
+    CLEANUP_BUF struct buf body = {0};
+    CLEANUP_BUF struct buf out = {0};
+    struct login login = {0};
+    uint32_t code = 0;
+    uint64_t deadline = clock_now_ns() + (uint64_t)STARTUP_MS * 1000000u;
+    TRY(read_startup(c, deadline, &code, &body, err));
+    if (code == CODE_CANCEL)
+        return error_set(err, ERR_CANCELLED, "nothing to cancel");
+    if (code >> 16 != 3) {
+        error_set(err, ERR_DATA, "protocol %u.%u is not supported", code >> 16, code & 0xffff);
+        return refuse(c, "0A000", err);
+    }
+    login.minor = code & 0xffff;
+    enum status st = parse_startup(c, body.data, body.len, &login, err);
+    if (st != OK) {
+        refuse(c, "08P01", err);
+        return st;
+    }
+    if (!login.replication) {
+        error_set(err, ERR_DATA, "only physical replication connections are served here");
+        return refuse(c, "0A000", err);
+    }
+    put_greeting(c, &login, &out);
+    return flush_out(c, &out, err);
+}
+
+/* ---- the stream: what the standby says ---- */
+
+/* Makes a sender that sleeps in the archive look around. */
+static void nudge(struct walsender_conn *c)
+{
+    wal_archive_wake(c->ws->options.archive);
+}
+
+static enum status standby_message(struct walsender_conn *c, const struct buf *body,
+                                   struct error *err)
+{
+    struct cursor m = cursor_of(body->data, body->len);
+    uint8_t kind = cursor_u8(&m);
+    if (kind == 'h') /* hot standby feedback: it does not matter to an archive */
+        return OK;
+    if (kind != 'r')
+        return error_set(err, ERR_DATA, "a message of unknown kind 0x%02x in the stream", kind);
+    cursor_u64(&m); /* written */
+    XLogRecPtr flushed = be64toh(cursor_u64(&m));
+    XLogRecPtr applied = be64toh(cursor_u64(&m));
+    cursor_u64(&m); /* its clock */
+    bool asked = cursor_u8(&m) != 0;
+    if (!cursor_ok(&m) || cursor_left(&m) != 0)
+        return error_set(err, ERR_DATA, "a status update of %zu bytes", body->len);
+    shadow_walsender_note(c->ws, flushed, applied);
+    if (asked) {
+        atomic_store(&c->asked, true);
+        nudge(c);
+    }
+    return OK;
+}
+
+static enum status receive_all(struct walsender_conn *c, struct error *err)
+{
+    CLEANUP_BUF struct buf body = {0};
+    for (;;) {
+        char type;
+        TRY(wire_read_message(&c->in, STREAM_NO_DEADLINE, &type, &body, err));
+        switch (type) {
+        case 'd':
+            TRY(standby_message(c, &body, err));
+            break;
+        case 'c':
+            c->copy_done = true;
+            return OK;
+        case 'X':
+            return error_set(err, ERR_RETRY, "the client closed the connection");
+        case 'H': /* Flush, Sync: allowed in COPY, say nothing */
+        case 'S':
+            break;
+        default:
+            return error_set(err, ERR_DATA, "a message of type 0x%02x in the stream", type);
+        }
+    }
+}
+
+/* A wake is lost on a sender that is only about to sleep: repeated until it has left its loop. */
+static void nudge_until_left(struct walsender_conn *c)
+{
+    pthread_mutex_lock(&c->ws->lock);
+    while (c->streaming) {
+        nudge(c);
+        uint64_t until = clock_now_ns() + NUDGE_AGAIN_NS;
+        struct timespec t = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
+        pthread_cond_timedwait(&c->ws->moved, &c->ws->lock, &t);
+    }
+    pthread_mutex_unlock(&c->ws->lock);
+}
+
+static void *receiver_main(void *arg)
+{
+    struct walsender_conn *c = arg;
+    struct error err = {0};
+    enum status st = receive_all(c, &err);
+    if (st == ERR_DATA)
+        log_warn("msg=\"walsender connection ended\" standby=%s err=%s", LOG_Q(c->application),
+                 LOG_Q(err.message));
+    if (st != OK)
+        stream_cancel(&c->out); /* a sender inside a write leaves it */
+    atomic_store(&c->copy_end, true);
+    nudge_until_left(c);
+    return NULL;
+}
+
+/* ---- the stream: what we say ---- */
+
+static void put_keepalive(struct walsender_conn *c, bool reply, struct buf *b)
+{
+    size_t at = wire_begin(b, 'd');
+    buf_put_u8(b, 'k');
+    wire_put_be64(b, MAX(wal_archive_visible_lsn(c->ws->options.archive), c->sent));
+    wire_put_be64(b, (uint64_t)wire_now_us());
+    buf_put_u8(b, reply);
+    wire_end(b, at);
+}
+
+/* One piece of WAL if there is any: *ret_got bytes. */
+static enum status put_wal(struct walsender_conn *c, struct wal_archive_cursor *cursor,
+                           XLogRecPtr lsn, struct buf *b, size_t *ret_got, struct error *err)
+{
+    size_t before = b->len;
+    size_t at = wire_begin(b, 'd');
+    buf_put_u8(b, 'w');
+    wire_put_be64(b, lsn);
+    wire_put_be64(b, MAX(wal_archive_visible_lsn(c->ws->options.archive), lsn));
+    wire_put_be64(b, (uint64_t)wire_now_us());
+    TRY(wal_archive_read(cursor, lsn, buf_reserve(b, PIECE_MAX), PIECE_MAX, ret_got, err));
+    b->len += *ret_got;
+    if (*ret_got > 0)
+        wire_end(b, at);
+    else
+        b->len = before;
+    return OK;
+}
+
+static void note_sent(struct walsender_conn *c, XLogRecPtr lsn)
+{
+    pthread_mutex_lock(&c->ws->lock);
+    c->sent = lsn;
+    pthread_mutex_unlock(&c->ws->lock);
+}
+
+/* Sends until the receiver has ended. A reply is asked for once per position that someone waits
+ * for, as soon as it was sent. */
+static enum status send_all(struct walsender_conn *c, struct wal_archive_cursor *cursor,
+                            XLogRecPtr lsn, struct buf *b, struct error *err)
+{
+    uint64_t keepalive_ns = (uint64_t)c->ws->options.keepalive_ms * 1000000u;
+    uint64_t last = clock_now_ns();
+    XLogRecPtr answered = 0;
+    while (!atomic_load(&c->copy_end)) {
+        size_t got = 0;
+        if (put_wal(c, cursor, lsn, b, &got, err) != OK)
+            return refuse(c, "58P01", err);
+        lsn += got;
+        XLogRecPtr wanted = atomic_load(&c->ws->wanted);
+        bool ask = wanted != 0 && lsn >= wanted && wanted != answered;
+        if (ask)
+            answered = wanted;
+        if (atomic_exchange(&c->asked, false) || ask || clock_now_ns() - last >= keepalive_ns)
+            put_keepalive(c, ask, b);
+        if (b->len > 0) {
+            TRY(flush_out(c, b, err));
+            last = clock_now_ns();
+            note_sent(c, lsn);
+        } else if (!atomic_load(&c->copy_end)) {
+            wal_archive_wait(c->ws->options.archive, lsn, last + keepalive_ns);
+        }
+    }
+    return OK;
+}
+
+static void set_streaming(struct walsender_conn *c, bool streaming, XLogRecPtr lsn)
+{
+    pthread_mutex_lock(&c->ws->lock);
+    if (c->streaming != streaming)
+        c->ws->nstreaming += streaming ? 1u : -1u;
+    c->streaming = streaming;
+    c->sent = lsn;
+    pthread_cond_broadcast(&c->ws->moved);
+    pthread_mutex_unlock(&c->ws->lock);
+}
+
+static enum status stream_from(struct walsender_conn *c, XLogRecPtr lsn, struct error *err)
+{
+    CLEANUP_BUF struct buf b = {0};
+    pthread_t receiver;
+    size_t at = wire_begin(&b, 'W'); /* CopyBothResponse: text, no columns */
+    buf_put_u8(&b, 0);
+    wire_put_be16(&b, 0);
+    wire_end(&b, at);
+    TRY(flush_out(c, &b, err));
+    atomic_store(&c->copy_end, false);
+    c->copy_done = false;
+    if (pthread_create(&receiver, NULL, receiver_main, c) != 0)
+        return error_set(err, ERR_RETRY, "cannot start a thread");
+    log_info("msg=\"standby connected\" standby=%s lsn=" LSN_FMT, LOG_Q(c->application),
+             LSN_ARGS(lsn));
+    set_streaming(c, true, lsn);
+    struct wal_archive_cursor *cursor = wal_archive_cursor_new(c->ws->options.archive);
+    enum status st = send_all(c, cursor, lsn, &b, err);
+    wal_archive_cursor_free(cursor);
+    set_streaming(c, false, 0);
+    if (st != OK)
+        stream_cancel(&c->in); /* the receiver leaves its read */
+    pthread_join(receiver, NULL);
+    if (st != OK || !c->copy_done)
+        return st != OK ? st : error_set(err, ERR_RETRY, "the client closed the connection");
+    buf_reset(&b);
+    wire_end(&b, wire_begin(&b, 'c'));
+    wire_complete(&b, "START_STREAMING");
+    wire_ready(&b);
+    return flush_out(c, &b, err);
+}
+
+/* ---- commands ---- */
+
+static void identify_system(struct walsender_conn *c, struct buf *b)
+{
+    static const struct wire_column columns[] = {{"systemid", TEXTOID, -1},
+                                                 {"timeline", INT8OID, 8},
+                                                 {"xlogpos", TEXTOID, -1},
+                                                 {"dbname", TEXTOID, -1}};
+    char id[24], timeline[16], lsn[LSN_TEXT_MAX];
+    XLogRecPtr end = wal_archive_visible_lsn(c->ws->options.archive);
+    snprintf(id, sizeof id, "%llu", (unsigned long long)c->ws->options.system_id);
+    snprintf(timeline, sizeof timeline, "%u", c->ws->options.timeline);
+    snprintf(lsn, sizeof lsn, LSN_FMT, LSN_ARGS(end));
+    wire_row_description(b, columns, LENGTH(columns));
+    wire_data_row(b, (const char *const[]){id, timeline, lsn, NULL}, 4);
+    wire_complete(b, "IDENTIFY_SYSTEM");
+}
+
+static void show(struct walsender_conn *c, const char *name, struct buf *b)
+{
+    char value[32];
+    uint64_t bytes = c->ws->options.segment_bytes;
+    if (strcasecmp(name, "wal_segment_size") == 0)
+        snprintf(value, sizeof value, "%u%s", (unsigned)(bytes >> (bytes >= (1u << 30) ? 30 : 20)),
+                 bytes >= (1u << 30) ? "GB" : "MB");
+    else if (strcasecmp(name, "data_directory_mode") == 0)
+        snprintf(value, sizeof value, "0700");
+    else if (strcasecmp(name, "server_version") == 0)
+        snprintf(value, sizeof value, "%u.0", c->ws->options.major);
+    else {
+        char text[128];
+        snprintf(text, sizeof text, "parameter \"%s\" is not known here", name);
+        wire_error(b, "ERROR", "42704", text);
+        return;
+    }
+    const struct wire_column column = {name, TEXTOID, -1};
+    wire_row_description(b, &column, 1);
+    wire_data_row(b, (const char *const[]){value}, 1);
+    wire_complete(b, "SHOW");
+}
+
+/* A timeline above 1 has a history file that tells where it left its parent. The shadow begins on
+ * our timeline, from a backup taken on it: an empty history, which knows that timeline only, is all
+ * it needs. */
+static void timeline_history(struct walsender_conn *c, uint32_t timeline, struct buf *b)
+{
+    static const struct wire_column columns[] = {{"filename", TEXTOID, -1},
+                                                 {"content", TEXTOID, -1}};
+    char name[32], text[80];
+    if (timeline != c->ws->options.timeline || timeline == 1) {
+        snprintf(text, sizeof text, "there is no history of timeline %u here", timeline);
+        wire_error(b, "ERROR", "58P01", text);
+        return;
+    }
+    snprintf(name, sizeof name, "%08X.history", timeline);
+    wire_row_description(b, columns, LENGTH(columns));
+    wire_data_row(b, (const char *const[]){name, ""}, 2);
+    wire_complete(b, "TIMELINE_HISTORY");
+}
+
+static void read_slot(struct buf *b)
+{
+    static const struct wire_column columns[] = {
+        {"slot_type", TEXTOID, -1}, {"restart_lsn", TEXTOID, -1}, {"restart_tli", INT8OID, 8}};
+    wire_row_description(b, columns, LENGTH(columns));
+    wire_data_row(b, (const char *const[]){NULL, NULL, NULL}, 3); /* "no such slot" */
+    wire_complete(b, "READ_REPLICATION_SLOT");
+}
+
+/* True if the stream may start; else an error is in b. */
+static bool may_start(struct walsender_conn *c, const struct walsender_query *q, struct buf *b)
+{
+    char text[160];
+    XLogRecPtr oldest = wal_archive_oldest_lsn(c->ws->options.archive);
+    if (q->timeline != 0 && q->timeline != c->ws->options.timeline) {
+        snprintf(text, sizeof text, "timeline %u was asked for, timeline %u is served", q->timeline,
+                 c->ws->options.timeline);
+        wire_error(b, "ERROR", "55000", text);
+        return false;
+    }
+    if (q->lsn < oldest) {
+        snprintf(text, sizeof text,
+                 "WAL at " LSN_FMT " has already been removed; the archive begins at " LSN_FMT,
+                 LSN_ARGS(q->lsn), LSN_ARGS(oldest));
+        wire_error(b, "ERROR", "58P01", text);
+        return false;
+    }
+    return true;
+}
+
+static enum status run_query(struct walsender_conn *c, const struct buf *body, struct error *err)
+{
+    CLEANUP_BUF struct buf b = {0};
+    struct walsender_query q = {0};
+    struct error bad = {0};
+    size_t len = strnlen((const char *)body->data, body->len);
+    if (walsender_query_parse((const char *)body->data, len, &q, &bad) != OK) {
+        wire_error(&b, "ERROR", "42601", bad.message);
+    } else {
+        switch (q.command) {
+        case WALSENDER_IDENTIFY_SYSTEM:
+            identify_system(c, &b);
+            break;
+        case WALSENDER_SHOW:
+            show(c, q.name, &b);
+            break;
+        case WALSENDER_TIMELINE_HISTORY:
+            timeline_history(c, q.timeline, &b);
+            break;
+        case WALSENDER_READ_SLOT:
+            read_slot(&b);
+            break;
+        case WALSENDER_START_PHYSICAL:
+            if (may_start(c, &q, &b))
+                return stream_from(c, q.lsn, err);
+            break;
+        }
+    }
+    wire_ready(&b);
+    return flush_out(c, &b, err);
+}
+
+static enum status serve(struct walsender_conn *c, struct error *err)
+{
+    CLEANUP_BUF struct buf body = {0};
+    TRY(log_in(c, err));
+    for (;;) {
+        char type;
+        TRY(wire_read_message(&c->out, STREAM_NO_DEADLINE, &type, &body, err));
+        if (type == 'X')
+            return OK;
+        if (type != 'Q') {
+            error_set(err, ERR_DATA,
+                      "a message of type 0x%02x; only simple queries are served here",
+                      (unsigned char)type);
+            return refuse(c, "08P01", err);
+        }
+        TRY(run_query(c, &body, err));
+    }
+}
+
+void *walsender_conn_main(void *arg)
+{
+    struct walsender_conn *c = arg;
+    struct error err = {0};
+    enum status st = serve(c, &err);
+    if (st == ERR_DATA || st == ERR_CONFIG || st == ERR_BUG)
+        log_warn("msg=\"walsender connection ended\" standby=%s err=%s", LOG_Q(c->application),
+                 LOG_Q(err.message));
+    else
+        log_debug("msg=\"walsender connection ended\" standby=%s reason=%s", LOG_Q(c->application),
+                  LOG_Q(err.message));
+    stream_cancel(&c->in);
+    stream_cancel(&c->out);
+    pthread_mutex_lock(&c->ws->lock);
+    c->finished = true;
+    pthread_mutex_unlock(&c->ws->lock);
+    return NULL;
+}
