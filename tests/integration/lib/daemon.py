@@ -231,7 +231,10 @@ class Daemon:
         done = self.verb("status", "--json", check=False)
         if done.returncode != 0:
             return None
-        return json.loads(done.stdout)
+        try:
+            return json.loads(done.stdout)
+        except ValueError:
+            raise AssertionError(f"status --json is not JSON: {done.stdout!r}") from None
 
     def wait_status(self, condition, timeout=120, what="status"):
         """Waits until condition(status) is true; returns that status."""

@@ -112,7 +112,8 @@ class Mixer(threading.Thread):
 
     LANES = 8
 
-    def __init__(self, pg, seed=1, lane=0, dbname="app", big_values=False, rounds=None):
+    def __init__(self, pg, seed=1, lane=0, dbname="app", big_values=False, rounds=None,
+                 first=0):
         super().__init__(daemon=True)
         self.pg = pg
         self.rng = random.Random(seed)
@@ -124,7 +125,7 @@ class Mixer(threading.Thread):
         self.commits = 0
         self.error = None
         self._ending = threading.Event()
-        self._next = lane + self.LANES
+        self._next = lane + self.LANES * (1 + first)  # ids of the lane below are left out
 
     def run(self):
         try:

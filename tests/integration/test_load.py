@@ -1,0 +1,242 @@
+"""The initial load: rows before, during and after it, on every supported major."""
+
+import os
+import time
+
+import pytest
+
+from lib import parity, workload
+from lib.paths import MAJORS
+from lib.process import wait_until
+
+
+def start_writers(pg, count=2, **kwargs):
+    writers = [workload.Mixer(pg, seed=lane, lane=lane, **kwargs) for lane in range(count)]
+    for writer in writers:
+        writer.start()
+    return writers
+
+
+@pytest.mark.majors
+@pytest.mark.parametrize("major", MAJORS)
+def test_load_under_writers(sources, daemons, major):
+    """pgbench and mixed writers from before the load until after it; a second pgbench start, with its
+    TRUNCATE of pgbench_history, while the backup runs."""
+    pg = sources(major)
+    workload.create(pg)
+    pg.pgbench_init(2)
+    first = pg.pgbench(clients=2)
+    writers = start_writers(pg)
+    daemon = daemons(pg).start()
+    daemon.wait_status(lambda s: s["state"] in ("bootstrapping", "streaming"), what="load begins")
+    second = pg.pgbench(clients=2)
+    daemon.wait_state("streaming")
+    big = workload.Mixer(pg, seed=9, lane=7, big_values=True)
+    big.start()
+    time.sleep(3)
+    for writer in (*writers, big):
+        writer.stop()
+    first.stop()
+    second.stop()
+    differences = parity.assert_equal(pg, daemon)
+    assert len(differences) == 19
+    for table in daemon.status()["tables"]:
+        assert table["state"] == "streaming", table
+    done = daemon.verb("verify", "--json")
+    assert '"equal":true' in done.stdout.replace(" ", "")
+    daemon.stop()
+
+
+def test_open_transactions_around_the_load(source, daemons):
+    """Transactions open when the backup starts: some commit during it, some after, some never."""
+    source.app("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    source.app("CREATE TABLE loose (id int, v text)")
+    source.app("INSERT INTO t SELECT i, 'old' FROM generate_series(1, 20000) i;"
+               "INSERT INTO loose SELECT i, 'old' FROM generate_series(1, 20000) i; CHECKPOINT")
+    sessions = []
+    for start, verb in ((1, "commit"), (2, "rollback"), (3, "later commit"), (4, "later rollback"),
+                        (5, "abandoned")):
+        session = source.connect(autocommit=False)
+        with session.cursor() as cursor:
+            for table in ("t", "loose"):
+                cursor.execute(f"INSERT INTO {table} VALUES (%s, %s)", (100000 + start, verb))
+                cursor.execute(f"UPDATE {table} SET v = %s WHERE id %% 10 = %s", (verb, start))
+                cursor.execute(f"DELETE FROM {table} WHERE id = %s", (start + 1000 + 5,))
+        sessions.append(session)
+    source.app("CHECKPOINT")  # their rows are in the data files
+    daemon = daemons(source).start()
+    daemon.wait_status(lambda s: s["state"] in ("bootstrapping", "streaming"), what="load begins")
+    sessions[0].commit()
+    sessions[1].rollback()
+    daemon.wait_state("streaming")
+    sessions[2].commit()
+    sessions[3].rollback()
+    sessions[4].close()
+    parity.assert_equal(source, daemon)
+
+
+def test_rows_that_are_dead_locked_or_unhinted(source, daemons):
+    """Aborted inserts, deleted and updated rows without hint bits, lockers alone and together, frozen
+    rows, HOT chains and line pointers that redirect."""
+    source.app("CREATE TABLE t (id int PRIMARY KEY, v text, n int) WITH (autovacuum_enabled = off)")
+    source.app("CREATE TABLE frozen (id int PRIMARY KEY, v text)")
+    source.app("INSERT INTO frozen SELECT i, 'f' FROM generate_series(1, 5000) i")
+    source.app("VACUUM (FREEZE) frozen")
+    source.app("INSERT INTO t SELECT i, 'v', 0 FROM generate_series(1, 5000) i")
+    source.app("UPDATE t SET n = 1 WHERE id % 3 = 0")
+    source.app("UPDATE t SET n = 2 WHERE id % 9 = 0")
+    source.app("VACUUM t")
+    source.app("DELETE FROM t WHERE id % 7 = 0")
+    with source.connect(autocommit=False) as session, session.cursor() as cursor:
+        cursor.execute("INSERT INTO t SELECT i, 'aborted', 0 FROM generate_series(10001, 12000) i")
+        cursor.execute("UPDATE t SET v = 'aborted' WHERE id % 11 = 0")
+        cursor.execute("DELETE FROM t WHERE id % 13 = 0")
+        session.rollback()
+    lockers = [source.connect(autocommit=False) for _ in range(2)]
+    for locker in lockers:
+        with locker.cursor() as cursor:
+            cursor.execute("SELECT 1 FROM t WHERE id % 17 = 0 FOR SHARE")
+    source.app("CHECKPOINT")
+    daemon = daemons(source).start()
+    daemon.wait_state("streaming")
+    for locker in lockers:
+        locker.rollback()
+    parity.assert_equal(source, daemon)
+
+
+def test_tablespaces(source, daemons):
+    """Rows in another tablespace are loaded; the shadow never touches the source's directories."""
+    space = os.path.join(source.base, "space")
+    os.mkdir(space)
+    from lib.process import give_to_server_user
+    give_to_server_user(space)
+    source.sql(f"CREATE TABLESPACE elsewhere LOCATION '{space}'")
+    source.app("CREATE TABLE t (id int PRIMARY KEY, v text) TABLESPACE elsewhere")
+    source.app("CREATE UNLOGGED TABLE u (id int) TABLESPACE elsewhere")
+    source.app("INSERT INTO t SELECT i, 'x' || i FROM generate_series(1, 30000) i")
+    source.app("INSERT INTO u SELECT generate_series(1, 100)")
+    daemon = daemons(source).start()
+    daemon.wait_state("streaming")
+    source.app("INSERT INTO t SELECT i, 'y' FROM generate_series(30001, 30100) i")
+    daemon.wait_caught_up()
+    connection = source.connect()
+    tables = [t for t in parity.source_tables(connection) if t.name == "t"]
+    difference = parity.compare_table(connection, daemon, tables[0])
+    assert not difference, str(difference)
+    assert source.app("SELECT count(*) FROM u") == [(100,)]
+
+
+def test_other_databases(source, daemons):
+    """WAL of other databases, their creation and removal included, passes by."""
+    source.create_app("noise")
+    source.pgbench_init(1, "noise")
+    noise = source.pgbench(dbname="noise", clients=2)
+    source.app("CREATE TABLE t (id int PRIMARY KEY, v text);"
+               "INSERT INTO t SELECT i, 'x' FROM generate_series(1, 1000) i")
+    daemon = daemons(source).start()
+    daemon.wait_state("streaming")
+    source.sql("CREATE DATABASE copied TEMPLATE template0 STRATEGY wal_log")
+    source.sql("CREATE DATABASE copied2 TEMPLATE template0 STRATEGY file_copy")
+    source.sql("CREATE TABLE t (id int); INSERT INTO t VALUES (1); TRUNCATE t; VACUUM FULL pg_class",
+               dbname="copied")
+    source.sql("DROP DATABASE copied")
+    source.sql("DROP DATABASE copied2")
+    source.app("INSERT INTO t VALUES (5000, 'after')")
+    noise.stop()
+    parity.assert_equal(source, daemon)
+    assert [t["name"] for t in daemon.status()["tables"]] == ["public.t"]
+
+
+def test_quiet_database_lets_the_slot_advance(source, daemons):
+    """Nothing happens in our database while another one writes: ack, floor and slot still move."""
+    source.create_app("noise")
+    source.app("CREATE TABLE t (id int PRIMARY KEY)")
+    daemon = daemons(source).start()
+    daemon.wait_state("streaming")
+    slot = daemon.status()["source"]["slot"]
+    query = "SELECT restart_lsn - '0/0'::pg_lsn FROM pg_replication_slots WHERE slot_name = %s"
+    before = source.sql(query, (slot,))[0][0]
+    source.sql("CREATE TABLE big (v text)", dbname="noise")
+
+    def moved():
+        source.sql("INSERT INTO big SELECT repeat(md5(i::text), 30) FROM generate_series(1, 3000) i",
+                   dbname="noise")
+        source.sql("CHECKPOINT")
+        return source.sql(query, (slot,))[0][0] > before + 32 * 1024 * 1024
+
+    wait_until(moved, 90, lambda: f"slot stays: {daemon.status()}", 0.5)
+
+
+def test_what_cannot_be_copied_is_named(source, daemons):
+    """A table that cannot be exact is skipped or stopped with a reason; the others go on."""
+    source.app("""
+        CREATE TABLE fine (id int PRIMARY KEY, v text);
+        CREATE TABLE shapes (id int PRIMARY KEY, b box);
+        CREATE TABLE toasted (id int PRIMARY KEY, v text);
+        CREATE UNLOGGED TABLE volatile (id int PRIMARY KEY);
+        CREATE TABLE named (id int PRIMARY KEY, _lsn bigint);
+        INSERT INTO fine SELECT i, 'x' FROM generate_series(1, 100) i;
+        INSERT INTO shapes VALUES (1, '(1,1),(0,0)');
+        INSERT INTO toasted SELECT i, (SELECT string_agg(md5((i * j)::text), '') FROM
+            generate_series(1, 300) j) FROM generate_series(1, 10) i;
+    """)
+    daemon = daemons(source).start()
+    daemon.wait_state("streaming")
+    source.app("INSERT INTO fine VALUES (101, 'after'); INSERT INTO shapes VALUES (2, '(2,2),(0,0)');"
+               "UPDATE toasted SET id = id + 100")
+    done = daemon.verb("wait", "--timeout", "60", check=False)
+    assert "toasted" in done.stderr and done.returncode == 1
+    states = {t["name"]: t for t in daemon.status()["tables"]}
+    assert states["public.fine"]["state"] == "streaming"
+    assert states["public.shapes"]["state"] == "skipped"
+    assert "box" in states["public.shapes"]["reason"]
+    assert states["public.toasted"]["state"] == "stopped"
+    assert "TOAST" in states["public.toasted"]["reason"]
+    assert states["public.named"]["state"] == "skipped"
+    assert "_lsn" in states["public.named"]["reason"]
+    assert "volatile" in daemon.log_text()
+    connection = source.connect()
+    table = next(t for t in parity.source_tables(connection) if t.name == "fine")
+    difference = parity.compare_table(connection, daemon, table)
+    assert not difference, str(difference)
+
+
+def test_load_reports_progress(source, daemons):
+    source.pgbench_init(10)
+    daemon = daemons(source).start()
+    seen = []
+
+    def done(status):
+        if status["state"] == "bootstrapping" and status["bootstrap"]["bytes_total"]:
+            seen.append(status["bootstrap"])
+        return status["state"] == "streaming"
+
+    daemon.wait_status(done, 180, "load")
+    assert seen, "the load was never seen at work"
+    assert all(s["bytes_done"] <= s["bytes_total"] * 1.1 for s in seen)
+    assert [s["bytes_done"] for s in seen] == sorted(s["bytes_done"] for s in seen)
+    parity.assert_equal(source, daemon)
+
+
+def test_user_rows_never_reach_the_shadow(source, daemons):
+    """No byte of a user's row lies in the shadow's data directory or in the filtered WAL."""
+    secret = "c0ffee-marker-" + "x" * 40
+    source.app(f"CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t VALUES (1, '{secret}')")
+    source.app("VACUUM FREEZE t")
+    daemon = daemons(source).start()
+    daemon.wait_state("streaming")
+    source.app(f"INSERT INTO t VALUES (2, '{secret}'); UPDATE t SET v = v || '{secret}'")
+    source.sql("SELECT pg_switch_wal(); CHECKPOINT")
+    daemon.wait_caught_up()
+    found = []
+    for part in ("shadow", "wal"):
+        for folder, _, names in os.walk(os.path.join(daemon.state_dir, part)):
+            for name in names:
+                try:
+                    with open(os.path.join(folder, name), "rb") as f:
+                        if secret.encode() in f.read():
+                            found.append(os.path.join(folder, name))
+                except OSError:
+                    continue
+    assert not found
+    parity.assert_equal(source, daemon)
