@@ -61,6 +61,10 @@ static enum status exception(struct ch_client *c, const struct packet_exception 
     error_set(err, kind, "%s: code %d: %s", c->stream.name, e->code, text);
     if (err != NULL)
         err->ch_code = e->code;
+    /* old servers leave the block behind the statement unread after a syntax error, and take it for
+     * the next packet (seen with 18.16); newer ones skip it */
+    if (c->server.revision < REVISION_SETTINGS_AS_STRINGS)
+        c->broken = true;
     return kind;
 }
 
