@@ -5,6 +5,7 @@
 #include "pg/storage_record.h"
 #include "pg/wal_parse.h"
 #include "pg/xact_record.h"
+#include "pg/xlog_record.h"
 
 #include <uthash.h>
 
@@ -314,6 +315,8 @@ static enum status classify_rmgr(struct wal_classifier *c, const struct wal_reco
         *ret = (r->info & 0xF0) == XLOG_GIST_PAGE_REUSE ? WAL_NOOP_CONFLICT : route_of_blocks(c, r);
         return OK;
     case RM_XLOG_ID: /* FPI and FPI_FOR_HINT have blocks, the others none */
+        *ret = (r->info & 0xF0) == XLOG_NOOP ? WAL_NOOP_MESSAGE : route_of_blocks(c, r);
+        return OK;
     case RM_CLOG_ID:
     case RM_MULTIXACT_ID:
     case RM_COMMIT_TS_ID:

@@ -11,7 +11,7 @@ enum wal_route {
     WAL_NOOP_CONFLICT,   /* lock and page reuse records: only recovery conflicts */
     WAL_NOOP_TABLESPACE, /* tablespace directories of the source */
     WAL_NOOP_CUSTOM,     /* resource managers of extensions */
-    WAL_NOOP_MESSAGE,    /* logical messages */
+    WAL_NOOP_MESSAGE,    /* logical messages, the source's own no-ops */
 };
 #define WAL_ROUTES (WAL_NOOP_MESSAGE + 1)
 const char *wal_route_name(enum wal_route route);

@@ -1,0 +1,448 @@
+#include "wal/archive.h"
+
+#include "base/fault.h"
+#include "base/file.h"
+#include "pg/wal_page.h"
+#include "wal/archive_internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Filtered segments are mostly zeros: the fastest level takes all of the gain. */
+#define ZSTD_LEVEL 1
+#define SUFFIX_SEALED ".zst"
+#define SUFFIX_ASIDE ".zst.tmp"
+#define SUFFIX_PARTIAL ".partial"
+#define CHUNK_BYTES ((size_t)256 << 10)
+
+void archive_path(const struct wal_archive *a, XLogRecPtr segment, const char *suffix, char *path,
+                  size_t cap)
+{
+    char name[WAL_SEGMENT_NAME_MAX];
+    wal_segment_name(name, a->timeline, segment, a->segment_bytes);
+    snprintf(path, cap, "%s/%s%s", a->dir, name, suffix);
+}
+
+/* A full disk is the operator's to mend; whatever else stays what it was. */
+static enum status io_failed(const struct wal_archive *a, struct error *err)
+{
+    if (err == NULL)
+        return ERR_RETRY;
+    if (err->sys_errno == ENOSPC || err->sys_errno == EDQUOT) {
+        err->kind = ERR_CONFIG;
+        return error_prefix(err, "the disk of the WAL archive %s is full: free some space", a->dir);
+    }
+    return error_prefix(err, "WAL archive %s", a->dir);
+}
+
+static enum status remove_file(const struct wal_archive *a, XLogRecPtr segment, const char *suffix,
+                               struct error *err)
+{
+    char path[PATH_MAX];
+    archive_path(a, segment, suffix, path, sizeof path);
+    if (unlink(path) != 0 && errno != ENOENT)
+        return error_sys(err, ERR_CONFIG, "cannot remove %s", path);
+    return OK;
+}
+
+/* --- opening --------------------------------------------------------------------------------- */
+
+struct found {
+    XLogRecPtr segment;
+    uint64_t bytes;
+};
+
+static int compare_found(const void *a, const void *b)
+{
+    XLogRecPtr x = ((const struct found *)a)->segment, y = ((const struct found *)b)->segment;
+    return (x > y) - (x < y);
+}
+
+/* Sealed segments of our timeline into *ret_list; what an interrupted run left is removed. */
+static enum status scan_dir(struct wal_archive *a, struct found **ret_list, size_t *ret_count,
+                            struct error *err)
+{
+    DIR *dir = opendir(a->dir);
+    if (dir == NULL)
+        return error_sys(err, ERR_CONFIG, "cannot open the WAL archive %s", a->dir);
+    struct found *list = NULL;
+    size_t count = 0, cap = 0;
+    enum status status = OK;
+    const struct dirent *entry;
+    while (status == OK && (entry = readdir(dir)) != NULL) {
+        char name[WAL_SEGMENT_NAME_MAX];
+        uint32_t timeline;
+        XLogRecPtr segment;
+        snprintf(name, sizeof name, "%.24s", entry->d_name);
+        if (!wal_segment_name_parse(name, a->segment_bytes, &timeline, &segment) ||
+            timeline != a->timeline)
+            continue;
+        const char *suffix = entry->d_name + 24;
+        struct stat st;
+        if (strcmp(suffix, SUFFIX_PARTIAL) == 0 || strcmp(suffix, SUFFIX_ASIDE) == 0) {
+            if (unlinkat(dirfd(dir), entry->d_name, 0) != 0)
+                status = error_sys(err, ERR_CONFIG, "cannot remove %s/%s", a->dir, entry->d_name);
+        } else if (strcmp(suffix, SUFFIX_SEALED) == 0) {
+            if (fstatat(dirfd(dir), entry->d_name, &st, 0) != 0) {
+                status = error_sys(err, ERR_CONFIG, "cannot read %s/%s", a->dir, entry->d_name);
+                break;
+            }
+            if (count == cap)
+                list = xrealloc(list, (cap = cap * 2 + 64) * sizeof *list);
+            list[count++] = (struct found){segment, (uint64_t)st.st_size};
+        }
+    }
+    closedir(dir);
+    *ret_list = list;
+    *ret_count = count;
+    return status;
+}
+
+static void sizes_push(struct wal_archive *a, uint64_t bytes)
+{
+    if (a->count == a->cap)
+        a->sizes = xrealloc(a->sizes, (a->cap = a->cap * 2 + 64) * sizeof *a->sizes);
+    a->sizes[a->count++] = bytes;
+    atomic_fetch_add(&a->sealed_disk_bytes, bytes);
+}
+
+/* The newest run without a gap is the archive; older segments are of no use to a reader. */
+static enum status adopt(struct wal_archive *a, struct found *list, size_t count, struct error *err)
+{
+    if (count == 0)
+        return OK;
+    qsort(list, count, sizeof *list, compare_found);
+    size_t first = count - 1;
+    while (first > 0 && list[first - 1].segment + a->segment_bytes == list[first].segment)
+        first--;
+    for (size_t i = 0; i < first; i++)
+        TRY(remove_file(a, list[i].segment, SUFFIX_SEALED, err));
+    for (size_t i = first; i < count; i++)
+        sizes_push(a, list[i].bytes);
+    a->oldest = list[first].segment;
+    a->sealed = a->written = list[count - 1].segment + a->segment_bytes;
+    a->started = true;
+    return OK;
+}
+
+enum status wal_archive_open(const char *dir, uint64_t segment_bytes, uint32_t timeline,
+                             struct wal_archive **ret, struct error *err)
+{
+    if (!wal_segment_bytes_valid(segment_bytes))
+        return error_set(err, ERR_BUG, "WAL segment size %llu", (unsigned long long)segment_bytes);
+    TRY(file_mkdir_p(dir, 0700, err));
+    struct wal_archive *a = xcalloc(1, sizeof *a);
+    a->dir = xstrdup(dir);
+    a->segment_bytes = segment_bytes;
+    a->timeline = timeline;
+    a->limit = UINT64_MAX;
+    a->fd = -1;
+    a->zstd = ZSTD_createCCtx();
+    CHECK(a->zstd != NULL);
+    pthread_mutex_init(&a->lock, NULL);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&a->grown, &attr);
+    pthread_condattr_destroy(&attr);
+    struct found *list = NULL;
+    size_t count = 0;
+    enum status status = scan_dir(a, &list, &count, err);
+    if (status == OK)
+        status = adopt(a, list, count, err);
+    free(list);
+    if (status != OK) {
+        wal_archive_close(a);
+        return status;
+    }
+    *ret = a;
+    return OK;
+}
+
+void wal_archive_close(struct wal_archive *a)
+{
+    if (a == NULL)
+        return;
+    if (a->fd >= 0)
+        close(a->fd);
+    ZSTD_freeCCtx(a->zstd);
+    pthread_mutex_destroy(&a->lock);
+    pthread_cond_destroy(&a->grown);
+    free(a->sizes);
+    free(a->dir);
+    free(a);
+}
+
+/* --- writing --------------------------------------------------------------------------------- */
+
+static void broadcast(struct wal_archive *a)
+{
+    pthread_mutex_lock(&a->lock);
+    pthread_cond_broadcast(&a->grown);
+    pthread_mutex_unlock(&a->lock);
+}
+
+static enum status partial_open(struct wal_archive *a, XLogRecPtr segment, struct error *err)
+{
+    char path[PATH_MAX];
+    archive_path(a, segment, SUFFIX_PARTIAL, path, sizeof path);
+    a->fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (a->fd < 0)
+        return error_sys(err, ERR_CONFIG, "cannot create %s", path);
+    return OK;
+}
+
+/* Compresses the whole unfinished segment into fd; returns its size. */
+static enum status compress_segment(struct wal_archive *a, int fd, const char *path,
+                                    uint64_t *ret_bytes, struct error *err)
+{
+    CLEANUP_FREE uint8_t *in = xmalloc(CHUNK_BYTES);
+    size_t out_cap = ZSTD_CStreamOutSize();
+    CLEANUP_FREE uint8_t *out = xmalloc(out_cap);
+    uint64_t bytes = 0;
+    ZSTD_CCtx_reset(a->zstd, ZSTD_reset_session_and_parameters);
+    ZSTD_CCtx_setParameter(a->zstd, ZSTD_c_compressionLevel, ZSTD_LEVEL);
+    ZSTD_CCtx_setParameter(a->zstd, ZSTD_c_checksumFlag, 1);
+    ZSTD_CCtx_setPledgedSrcSize(a->zstd, a->segment_bytes);
+    for (uint64_t at = 0; at < a->segment_bytes; at += CHUNK_BYTES) {
+        TRY(file_pread_all(a->fd, in, CHUNK_BYTES, (off_t)at, path, err));
+        bool last = at + CHUNK_BYTES >= a->segment_bytes;
+        ZSTD_inBuffer src = {in, CHUNK_BYTES, 0};
+        size_t left;
+        do {
+            ZSTD_outBuffer dst = {out, out_cap, 0};
+            left = ZSTD_compressStream2(a->zstd, &dst, &src, last ? ZSTD_e_end : ZSTD_e_continue);
+            if (ZSTD_isError(left))
+                return error_set(err, ERR_BUG, "zstd: %s", ZSTD_getErrorName(left));
+            TRY(file_write_all(fd, out, dst.pos, path, err));
+            bytes += dst.pos;
+        } while (last ? left > 0 : src.pos < src.size);
+    }
+    *ret_bytes = bytes;
+    return OK;
+}
+
+/* The sealed form, complete and durable under its own name. The unfinished file itself needs no
+ * fsync: it is never trusted after a restart. */
+static enum status seal_write(struct wal_archive *a, XLogRecPtr segment, uint64_t *ret_bytes,
+                              struct error *err)
+{
+    char aside[PATH_MAX], path[PATH_MAX];
+    archive_path(a, segment, SUFFIX_ASIDE, aside, sizeof aside);
+    archive_path(a, segment, SUFFIX_SEALED, path, sizeof path);
+    CLEANUP_FD int fd = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return error_sys(err, ERR_CONFIG, "cannot create %s", aside);
+    TRY(compress_segment(a, fd, aside, ret_bytes, err));
+    FAULT_POINT("archive-before-fsync");
+    if (fsync(fd) != 0)
+        return error_sys(err, ERR_CONFIG, "cannot fsync %s", aside);
+    FAULT_POINT("archive-before-rename");
+    if (rename(aside, path) != 0)
+        return error_sys(err, ERR_CONFIG, "cannot rename %s", aside);
+    FAULT_POINT("archive-before-dir-fsync");
+    return file_fsync_dir(a->dir, err);
+}
+
+static enum status seal(struct wal_archive *a, struct error *err)
+{
+    XLogRecPtr segment = a->sealed;
+    uint64_t bytes;
+    TRY(seal_write(a, segment, &bytes, err));
+    pthread_mutex_lock(&a->lock);
+    sizes_push(a, bytes);
+    a->sealed = segment + a->segment_bytes;
+    pthread_mutex_unlock(&a->lock);
+    close(a->fd);
+    a->fd = -1;
+    FAULT_POINT("archive-before-unlink");
+    return remove_file(a, segment, SUFFIX_PARTIAL, err);
+}
+
+/* The first part of a sealed segment becomes the unfinished one again. */
+static enum status unseal_head(struct wal_archive *a, XLogRecPtr segment, XLogRecPtr lsn,
+                               XLogRecPtr readable, struct error *err)
+{
+    struct wal_archive_cursor *c = wal_archive_cursor_new(a);
+    CLEANUP_FREE uint8_t *chunk = xmalloc(CHUNK_BYTES);
+    enum status status = partial_open(a, segment, err);
+    for (XLogRecPtr at = segment; status == OK && at < lsn;) {
+        size_t got = 0;
+        status = archive_cursor_read(c, readable, at, chunk, MIN(CHUNK_BYTES, lsn - at), &got, err);
+        if (status == OK)
+            status = file_pwrite_all(a->fd, chunk, got, (off_t)(at - segment), a->dir, err);
+        at += got;
+    }
+    wal_archive_cursor_free(c);
+    return status;
+}
+
+/* Takes back everything from lsn on. */
+static enum status rewind_to(struct wal_archive *a, XLogRecPtr lsn, struct error *err)
+{
+    XLogRecPtr sealed = a->sealed, oldest = a->oldest;
+    XLogRecPtr segment = lsn_segment_start(lsn, a->segment_bytes);
+    if (lsn < oldest && lsn != segment)
+        return error_lsn(err, ERR_BUG, lsn, "WAL archive %s begins at " LSN_FMT, a->dir,
+                         LSN_ARGS(oldest));
+    pthread_mutex_lock(&a->lock);
+    a->written = lsn;
+    a->generation++;
+    pthread_mutex_unlock(&a->lock);
+    if (lsn >= sealed)
+        return OK;
+    if (a->fd >= 0) {
+        close(a->fd);
+        a->fd = -1;
+        TRY(remove_file(a, sealed, SUFFIX_PARTIAL, err));
+    }
+    if (lsn > segment)
+        TRY(unseal_head(a, segment, lsn, sealed, err));
+    XLogRecPtr keep = MAX(segment, oldest);
+    for (XLogRecPtr s = sealed; s > keep; s -= a->segment_bytes) /* no gap whenever we are killed */
+        TRY(remove_file(a, s - a->segment_bytes, SUFFIX_SEALED, err));
+    TRY(file_fsync_dir(a->dir, err));
+    pthread_mutex_lock(&a->lock);
+    while (a->count > (keep - oldest) / a->segment_bytes)
+        atomic_fetch_sub(&a->sealed_disk_bytes, a->sizes[--a->count]);
+    a->sealed = segment;
+    if (segment < oldest)
+        a->oldest = segment;
+    a->generation++; /* cursors that opened a file in between look again */
+    pthread_mutex_unlock(&a->lock);
+    return OK;
+}
+
+static enum status write_piece(struct wal_archive *a, const void *data, size_t len,
+                               struct error *err)
+{
+    XLogRecPtr at = a->written;
+    if (a->fd < 0)
+        TRY(partial_open(a, a->sealed, err));
+    TRY(file_pwrite_all(a->fd, data, len, (off_t)(at - a->sealed), a->dir, err));
+    atomic_store_explicit(&a->written, at + len, memory_order_release);
+    broadcast(a);
+    if ((at + len) % a->segment_bytes == 0)
+        TRY(seal(a, err));
+    return OK;
+}
+
+enum status wal_archive_write(struct wal_archive *a, XLogRecPtr lsn, const void *data, size_t len,
+                              struct error *err)
+{
+    if (!a->started) {
+        if (lsn % a->segment_bytes != 0)
+            return error_lsn(err, ERR_BUG, lsn, "WAL archive %s cannot begin inside a segment",
+                             a->dir);
+        a->oldest = a->sealed = a->written = lsn;
+        a->started = true;
+    }
+    if (lsn > a->written)
+        return error_lsn(err, ERR_BUG, lsn, "gap in the WAL archive %s, which ends at " LSN_FMT,
+                         a->dir, LSN_ARGS(a->written));
+    if (lsn < a->written && rewind_to(a, lsn, err) != OK)
+        return io_failed(a, err);
+    const uint8_t *at = data;
+    while (len > 0) {
+        size_t n = MIN(len, a->segment_bytes - a->written % a->segment_bytes);
+        if (write_piece(a, at, n, err) != OK)
+            return io_failed(a, err);
+        at += n;
+        len -= n;
+    }
+    return OK;
+}
+
+/* --- positions ------------------------------------------------------------------------------- */
+
+XLogRecPtr wal_archive_written_lsn(const struct wal_archive *a)
+{
+    return a->written;
+}
+
+XLogRecPtr wal_archive_sealed_lsn(const struct wal_archive *a)
+{
+    return a->sealed;
+}
+
+XLogRecPtr wal_archive_oldest_lsn(const struct wal_archive *a)
+{
+    return a->oldest;
+}
+
+uint64_t wal_archive_bytes(const struct wal_archive *a)
+{
+    XLogRecPtr sealed = a->sealed, written = a->written;
+    return a->sealed_disk_bytes + (written > sealed ? written - sealed : 0);
+}
+
+XLogRecPtr wal_archive_visible_lsn(const struct wal_archive *a)
+{
+    XLogRecPtr written = atomic_load_explicit(&a->written, memory_order_acquire);
+    XLogRecPtr limit = a->limit;
+    return MIN(written, limit);
+}
+
+void wal_archive_set_limit(struct wal_archive *a, XLogRecPtr limit)
+{
+    a->limit = limit;
+    broadcast(a);
+}
+
+XLogRecPtr wal_archive_wait(struct wal_archive *a, XLogRecPtr lsn, uint64_t deadline_ns)
+{
+    struct timespec until = {.tv_sec = (time_t)(deadline_ns / 1000000000),
+                             .tv_nsec = (long)(deadline_ns % 1000000000)};
+    pthread_mutex_lock(&a->lock);
+    uint64_t wakes = a->wakes;
+    while (wal_archive_visible_lsn(a) <= lsn && a->wakes == wakes) {
+        if (deadline_ns == UINT64_MAX)
+            pthread_cond_wait(&a->grown, &a->lock);
+        else if (pthread_cond_timedwait(&a->grown, &a->lock, &until) == ETIMEDOUT)
+            break;
+    }
+    pthread_mutex_unlock(&a->lock);
+    return wal_archive_visible_lsn(a);
+}
+
+void wal_archive_wake(struct wal_archive *a)
+{
+    pthread_mutex_lock(&a->lock);
+    a->wakes++;
+    pthread_cond_broadcast(&a->grown);
+    pthread_mutex_unlock(&a->lock);
+}
+
+/* --- retention ------------------------------------------------------------------------------- */
+
+/* Takes the oldest segment off the list if it may go. */
+static bool trim_one(struct wal_archive *a, XLogRecPtr below, XLogRecPtr *ret_segment)
+{
+    pthread_mutex_lock(&a->lock);
+    XLogRecPtr oldest = a->oldest;
+    /* one segment before `below` stays: the record that crosses below begins there (or earlier) */
+    bool go = a->count > 1 && oldest + 2 * a->segment_bytes <= below;
+    if (go) {
+        atomic_fetch_sub(&a->sealed_disk_bytes, a->sizes[0]);
+        memmove(a->sizes, a->sizes + 1, --a->count * sizeof *a->sizes);
+        a->oldest = oldest + a->segment_bytes;
+    }
+    pthread_mutex_unlock(&a->lock);
+    *ret_segment = oldest;
+    return go;
+}
+
+enum status wal_archive_trim(struct wal_archive *a, XLogRecPtr below_lsn, struct error *err)
+{
+    XLogRecPtr segment;
+    below_lsn = MIN(below_lsn, wal_archive_sealed_lsn(a));
+    while (trim_one(a, below_lsn, &segment)) /* oldest first: no gap whenever we are killed */
+        TRY(remove_file(a, segment, SUFFIX_SEALED, err));
+    return OK;
+}

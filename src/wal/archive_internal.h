@@ -1,0 +1,38 @@
+/* Shared by archive.c (writer, list of segments) and archive_read.c (cursors). */
+#pragma once
+#include "wal/archive.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <zstd.h>
+
+#define ARCHIVE_NAME_MAX 48
+
+struct wal_archive {
+    char *dir;
+    uint64_t segment_bytes;
+    uint32_t timeline;
+
+    /* Guards sizes, count, wakes, and every change of oldest, sealed and generation. */
+    pthread_mutex_t lock;
+    pthread_cond_t grown; /* written, limit or wakes changed */
+    uint64_t wakes;
+    uint64_t *sizes; /* bytes on disk of the sealed segments from oldest on */
+    size_t count, cap;
+
+    _Atomic XLogRecPtr written, sealed, oldest, limit;
+    atomic_uint_least64_t sealed_disk_bytes;
+    atomic_uint_least64_t generation; /* grows when written bytes are taken back */
+
+    /* the writer's own */
+    bool started; /* a position is known */
+    int fd;       /* the unfinished segment, -1 = none */
+    ZSTD_CCtx *zstd;
+};
+
+void archive_path(const struct wal_archive *a, XLogRecPtr segment, const char *suffix, char *path,
+                  size_t cap);
+
+/* As wal_archive_read, up to `visible` instead of the limit. */
+enum status archive_cursor_read(struct wal_archive_cursor *c, XLogRecPtr visible, XLogRecPtr lsn,
+                                void *buf, size_t len, size_t *ret_got, struct error *err) CHECKED;

@@ -1,0 +1,290 @@
+#include "pg/wal_page.h"
+#include "pg/xlog_record.h"
+#include "wal/archive_internal.h"
+#include "wal/reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define IN_BYTES ((size_t)64 << 10)
+#define SKIP_BYTES ((size_t)64 << 10)
+#define OPEN_ATTEMPTS 4
+
+struct wal_archive_cursor {
+    struct wal_archive *a;
+    uint64_t generation;
+    XLogRecPtr segment; /* of the open file */
+    int fd;             /* -1 = none */
+    bool sealed;        /* the file is compressed */
+    XLogRecPtr at;      /* where the decompression has got to */
+    ZSTD_DCtx *zstd;
+    uint8_t *in; /* IN_BYTES of compressed bytes */
+    size_t in_len, in_pos;
+};
+
+struct wal_archive_cursor *wal_archive_cursor_new(struct wal_archive *a)
+{
+    struct wal_archive_cursor *c = xcalloc(1, sizeof *c);
+    c->a = a;
+    c->fd = -1;
+    return c;
+}
+
+static void file_close(struct wal_archive_cursor *c)
+{
+    if (c->fd >= 0)
+        close(c->fd);
+    c->fd = -1;
+}
+
+void wal_archive_cursor_free(struct wal_archive_cursor *c)
+{
+    if (c == NULL)
+        return;
+    file_close(c);
+    ZSTD_freeDCtx(c->zstd);
+    free(c->in);
+    free(c);
+}
+
+/* A segment can be sealed, or taken back, while we look for its file: look again then. */
+static enum status file_open(struct wal_archive_cursor *c, XLogRecPtr segment, struct error *err)
+{
+    struct wal_archive *a = c->a;
+    char path[PATH_MAX];
+    file_close(c);
+    for (int attempt = 0; attempt < OPEN_ATTEMPTS; attempt++) {
+        c->generation = a->generation;
+        c->sealed = segment < a->sealed;
+        archive_path(a, segment, c->sealed ? ".zst" : ".partial", path, sizeof path);
+        c->fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (c->fd >= 0 || errno != ENOENT)
+            break;
+    }
+    if (c->fd < 0)
+        return error_sys(err, errno == ENOENT ? ERR_DATA : ERR_CONFIG, "cannot open %s", path);
+    c->segment = c->at = segment;
+    c->in_len = c->in_pos = 0;
+    if (c->sealed && c->zstd == NULL) {
+        c->zstd = ZSTD_createDCtx();
+        c->in = xmalloc(IN_BYTES);
+        CHECK(c->zstd != NULL);
+    }
+    if (c->sealed)
+        ZSTD_DCtx_reset(c->zstd, ZSTD_reset_session_only);
+    return OK;
+}
+
+static enum status segment_damaged(const struct wal_archive_cursor *c, const char *why,
+                                   struct error *err)
+{
+    char path[PATH_MAX];
+    archive_path(c->a, c->segment, ".zst", path, sizeof path);
+    return error_lsn(err, ERR_DATA, c->at, "archived WAL segment %s is damaged (%s)", path, why);
+}
+
+static enum status input_fill(struct wal_archive_cursor *c, struct error *err)
+{
+    ssize_t n;
+    do
+        n = read(c->fd, c->in, IN_BYTES);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return error_sys(err, ERR_CONFIG, "cannot read the WAL archive %s", c->a->dir);
+    if (n == 0)
+        return segment_damaged(c, "it ends early", err);
+    c->in_len = (size_t)n;
+    c->in_pos = 0;
+    return OK;
+}
+
+/* The next len bytes of the segment. */
+static enum status decompress(struct wal_archive_cursor *c, uint8_t *to, size_t len,
+                              struct error *err)
+{
+    ZSTD_outBuffer dst = {to, len, 0};
+    while (dst.pos < len) {
+        if (c->in_pos == c->in_len)
+            TRY(input_fill(c, err));
+        ZSTD_inBuffer src = {c->in, c->in_len, c->in_pos};
+        size_t before = dst.pos;
+        size_t left = ZSTD_decompressStream(c->zstd, &dst, &src);
+        if (ZSTD_isError(left))
+            return segment_damaged(c, ZSTD_getErrorName(left), err);
+        if (left == 0 && dst.pos < len)
+            return segment_damaged(c, "it holds too little", err);
+        c->in_pos = src.pos;
+        c->at += dst.pos - before;
+    }
+    return OK;
+}
+
+static enum status read_sealed(struct wal_archive_cursor *c, XLogRecPtr lsn, uint8_t *to,
+                               size_t len, struct error *err)
+{
+    if (lsn < c->at)
+        TRY(file_open(c, c->segment, err));
+    if (lsn > c->at) {
+        CLEANUP_FREE uint8_t *skip = xmalloc(SKIP_BYTES);
+        while (c->at < lsn)
+            TRY(decompress(c, skip, MIN(SKIP_BYTES, lsn - c->at), err));
+    }
+    return decompress(c, to, len, err);
+}
+
+/* Fewer bytes than asked only if they were taken back meanwhile. */
+static enum status read_partial(struct wal_archive_cursor *c, XLogRecPtr lsn, uint8_t *to,
+                                size_t len, size_t *ret_got, struct error *err)
+{
+    size_t got = 0;
+    while (got < len) {
+        ssize_t n = pread(c->fd, to + got, len - got, (off_t)(lsn + got - c->segment));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return error_sys(err, ERR_CONFIG, "cannot read the WAL archive %s", c->a->dir);
+        if (n == 0)
+            break;
+        got += (size_t)n;
+    }
+    *ret_got = got;
+    return OK;
+}
+
+enum status archive_cursor_read(struct wal_archive_cursor *c, XLogRecPtr visible, XLogRecPtr lsn,
+                                void *buf, size_t len, size_t *ret_got, struct error *err)
+{
+    struct wal_archive *a = c->a;
+    XLogRecPtr segment = lsn_segment_start(lsn, a->segment_bytes);
+    *ret_got = 0;
+    if (lsn >= visible || len == 0)
+        return OK;
+    if (lsn < a->oldest)
+        return error_lsn(err, ERR_DATA, lsn, "WAL archive %s begins at " LSN_FMT, a->dir,
+                         LSN_ARGS(a->oldest));
+    len = MIN(len, visible - lsn);
+    len = MIN(len, segment + a->segment_bytes - lsn);
+    if (c->fd < 0 || c->segment != segment || c->generation != a->generation)
+        TRY(file_open(c, segment, err));
+    if (!c->sealed)
+        return read_partial(c, lsn, buf, len, ret_got, err);
+    TRY(read_sealed(c, lsn, buf, len, err));
+    *ret_got = len;
+    return OK;
+}
+
+enum status wal_archive_read(struct wal_archive_cursor *c, XLogRecPtr lsn, void *buf, size_t len,
+                             size_t *ret_got, struct error *err)
+{
+    return archive_cursor_read(c, wal_archive_visible_lsn(c->a), lsn, buf, len, ret_got, err);
+}
+
+/* --- the record across a segment boundary ---------------------------------------------------- */
+
+static enum status ignore_record(void *ctx, const struct wal_record *record, struct error *err)
+{
+    (void)ctx, (void)record, (void)err;
+    return OK;
+}
+
+static enum status ignore_body(void *ctx, const struct wal_record *head, bool *ret_keep,
+                               struct error *err)
+{
+    (void)ctx, (void)head, (void)err;
+    *ret_keep = false;
+    return OK;
+}
+
+/* Walks the archived WAL [from, to) and tells what is pending at its end. */
+static enum status walk(struct wal_archive_cursor *c, unsigned major, XLogRecPtr from,
+                        XLogRecPtr to, bool *ret_crosses, struct wal_pending *ret,
+                        struct error *err)
+{
+    CLEANUP_FREE uint8_t *chunk = xmalloc(SKIP_BYTES);
+    struct wal_reader_options o = {
+        .major = major,
+        .segment_bytes = c->a->segment_bytes,
+        .keep_max = WAL_RECORD_HEAD_MAX,
+        .on_record = ignore_record,
+        .on_head = ignore_body,
+    };
+    struct wal_reader *r = wal_reader_new(&o, from);
+    enum status status = OK;
+    while (status == OK && from < to) {
+        size_t got = 0;
+        status = archive_cursor_read(c, to, from, chunk, MIN(SKIP_BYTES, to - from), &got, err);
+        if (status == OK)
+            status = wal_reader_push(r, from, chunk, got, err);
+        from += got;
+    }
+    if (status == OK)
+        *ret_crosses = wal_reader_pending(r, ret);
+    else
+        error_prefix(err, "WAL archive %s", c->a->dir);
+    wal_reader_free(r);
+    return status;
+}
+
+static enum status archived_major(struct wal_archive_cursor *c, XLogRecPtr segment,
+                                  unsigned *ret_major, struct error *err)
+{
+    uint8_t magic[2];
+    size_t got = 0;
+    TRY(archive_cursor_read(c, segment + 2, segment, magic, 2, &got, err));
+    *ret_major = got == 2 ? wal_page_major((uint16_t)(magic[0] | magic[1] << 8)) : 0;
+    if (*ret_major == 0)
+        return error_lsn(err, ERR_DATA, segment, "archived WAL segment begins with no page header");
+    return OK;
+}
+
+static enum status straddle_find(struct wal_archive_cursor *c, XLogRecPtr lsn,
+                                 enum wal_straddle *ret, struct wal_straddle_head *ret_head,
+                                 struct error *err)
+{
+    struct wal_archive *a = c->a;
+    unsigned major;
+    TRY(archived_major(c, lsn - a->segment_bytes, &major, err));
+    for (XLogRecPtr from = lsn; from > a->oldest;) {
+        from -= a->segment_bytes;
+        bool crosses;
+        struct wal_pending p;
+        TRY(walk(c, major, from, lsn, &crosses, &p, err));
+        if (!crosses)
+            return OK;
+        if (p.start == 0) /* it began in an earlier segment still */
+            continue;
+        *ret_head = (struct wal_straddle_head){
+            .start = p.start, .passed = p.passed, .head_len = p.head_len};
+        memcpy(ret_head->head, p.head, p.head_len);
+        if (p.head_len >= SizeOfXLogRecord)
+            *ret = wal_header_rmid(p.head) == RM_XLOG_ID && wal_header_info(p.head) == XLOG_NOOP
+                       ? WAL_STRADDLE_NOOP
+                       : WAL_STRADDLE_FORWARD;
+        return OK;
+    }
+    return OK;
+}
+
+enum status wal_archive_straddle_head(struct wal_archive *a, XLogRecPtr lsn, enum wal_straddle *ret,
+                                      struct wal_straddle_head *ret_head, struct error *err)
+{
+    *ret = WAL_STRADDLE_UNKNOWN;
+    *ret_head = (struct wal_straddle_head){0};
+    if (lsn % a->segment_bytes != 0 || lsn <= a->oldest || lsn > a->sealed)
+        return OK;
+    struct wal_archive_cursor *c = wal_archive_cursor_new(a);
+    enum status status = straddle_find(c, lsn, ret, ret_head, err);
+    wal_archive_cursor_free(c);
+    return status;
+}
+
+enum status wal_archive_straddle(struct wal_archive *a, XLogRecPtr lsn, enum wal_straddle *ret,
+                                 struct error *err)
+{
+    struct wal_straddle_head head;
+    return wal_archive_straddle_head(a, lsn, ret, &head, err);
+}
