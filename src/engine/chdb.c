@@ -72,8 +72,7 @@ static enum status session_fail(struct chdb_session *s, const char *text, struct
     int code = chdb_error_parse(text, &message);
     free(s->error);
     s->error = strndup(message, CHDB_ERROR_MAX_BYTES);
-    /* 241 MEMORY_LIMIT_EXCEEDED passes when others have finished */
-    enum status kind = error_set(err, code == 241 ? ERR_RETRY : ERR_DATA, "%s", message);
+    enum status kind = error_set(err, ERR_DATA, "%s", message);
     if (err != NULL)
         err->ch_code = code;
     return kind;

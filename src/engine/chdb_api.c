@@ -9,7 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CHDB_IN_DEPS ".deps/node_modules/@chdb/lib-linux-x64-gnu/libchdb.so"
+/* Where script/setup puts it, below the checkout. */
+static const char *const deps_names[] = {".deps/libchdb.so",
+                                         ".deps/node_modules/@chdb/lib-linux-x64-gnu/libchdb.so"};
 
 /* Opens one place; a failure is noted in `tried`. */
 static void *library_try(const char *path, struct buf *tried)
@@ -34,12 +36,12 @@ static void *library_try_deps(struct buf *tried)
         if (slash == NULL)
             return NULL;
         *slash = 0;
-        snprintf(path, sizeof path, "%s/" CHDB_IN_DEPS, exe);
-        if (access(path, R_OK) != 0)
-            continue;
-        void *lib = library_try(path, tried);
-        if (lib != NULL)
-            return lib;
+        for (size_t i = 0; i < LENGTH(deps_names); i++) {
+            snprintf(path, sizeof path, "%s/%s", exe, deps_names[i]);
+            void *lib = access(path, R_OK) == 0 ? library_try(path, tried) : NULL;
+            if (lib != NULL)
+                return lib;
+        }
     }
     return NULL;
 }
