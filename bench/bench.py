@@ -1,0 +1,368 @@
+"""The procedures behind script/bench; what each measures is in bench/README.md."""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(os.environ.get("WALSHADOW_ROOT") or pathlib.Path(__file__).parents[1])
+sys.path[:0] = [str(ROOT / "tests" / "integration"), str(ROOT / "bench")]
+sys.dont_write_bytecode = True
+
+import clickhouse_driver  # noqa: E402
+from lib import paths  # noqa: E402
+from lib.daemon import Daemon, lsn_value  # noqa: E402
+from lib.engine import Engine  # noqa: E402
+from lib.postgres import Postgres  # noqa: E402
+from lib.process import free_port, make_dir, remove_dir, run  # noqa: E402
+from native_sender import Sender, split_blocks  # noqa: E402
+
+NARROW = "CREATE TABLE narrow (id bigint PRIMARY KEY, a int, b int, c bigint, d float8)"
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def cpu_seconds(pid):
+    """User and system time of a process with all its threads."""
+    with open(f"/proc/{pid}/stat", "rb") as f:
+        fields = f.read().rsplit(b")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / TICK
+
+
+def timed(argv, **kwargs):
+    """Wall and CPU seconds of a command (its children's included)."""
+    before, started = os.times(), time.monotonic()
+    done = run(argv, timeout=1800, **kwargs)
+    after = os.times()
+    cpu = (after.children_user - before.children_user) + (after.children_system - before.children_system)
+    return time.monotonic() - started, cpu, done
+
+
+def best(function, times):
+    """The run with the least wall time: noise only adds."""
+    return min((function() for _ in range(times)), key=lambda r: r[0])
+
+
+def fill_narrow(pg, rows, per_commit=1000):
+    """Rows in transactions of a thousand, four writers."""
+    quarter = rows // 4
+    script = os.path.join(pg.base, "fill.sql")
+    with open(script, "w") as f:
+        f.write(
+            "INSERT INTO narrow SELECT i, i::int, 7, i * 3, i / 7.0 FROM generate_series("
+            f":client_id::bigint * {quarter} + nextval('batch_' || :client_id) * {per_commit},"
+            f" :client_id::bigint * {quarter} + (currval('batch_' || :client_id) + 1) * {per_commit} - 1) i;\n"
+        )
+    for client in range(4):
+        pg.app(f"CREATE SEQUENCE IF NOT EXISTS batch_{client} MINVALUE 0;")
+    run([paths.CLIENT_BIN / "pgbench", "-h", pg.base, "-p", pg.port, "-U", "postgres", "-n", "-c", 4,
+         "-j", 2, "-t", quarter // per_commit, "-f", script, "app"], timeout=900)
+
+
+class Bench:
+    def __init__(self, quick):
+        self.quick = quick
+        self.rows = 400_000 if quick else 3_000_000
+        self.results = {}
+
+    def record(self, name, gate, ok, **values):
+        self.results[name] = {"gate": gate, "ok": ok, **values}
+
+    # -- walk -------------------------------------------------------------------------------
+
+    def walk(self):
+        """pg_waldump -q and walshadow filter over the same sealed segments."""
+        with Postgres(15, {"max_wal_size": "8GB", "wal_keep_size": "8GB"}) as pg:
+            pg.create_app()
+            start = pg.lsn()
+            pg.pgbench_init(5 if self.quick else 20)
+            pg.pgbench("-M", "prepared", seconds=5 if self.quick else 20).wait(120)
+            pg.app(NARROW)
+            fill_narrow(pg, self.rows // 3)
+            pg.sql("SELECT pg_switch_wal(); CHECKPOINT")
+            first = pg.sql("SELECT pg_walfile_name(%s)", (start,))[0][0]
+            last = pg.sql("SELECT pg_walfile_name(pg_current_wal_lsn())")[0][0]
+            oid = pg.sql("SELECT oid FROM pg_database WHERE datname = 'app'")[0][0]
+            folder = os.path.join(pg.data, "pg_wal")
+            segments = sorted(n for n in os.listdir(folder)
+                              if re.fullmatch(r"[0-9A-F]{24}", n) and first <= n < last)
+            files = [os.path.join(folder, n) for n in segments]
+            size = sum(os.path.getsize(f) for f in files)
+
+            def waldump():
+                return timed([paths.CLIENT_BIN / "pg_waldump", "-q", "-p", folder, segments[0], segments[-1]],
+                             check=False)
+
+            def walshadow():
+                out = make_dir("ws-bench-")
+                try:
+                    return timed([paths.PLAIN_BIN, "filter", "--out-dir", out, "--database", oid,
+                                  *(a for f in files for a in ("--in", f))])
+                finally:
+                    remove_dir(out)
+
+            waldump()  # the files are in the page cache for both
+            yard, ours = best(waldump, 3), best(walshadow, 3)
+        ratio = ours[0] / yard[0]
+        self.record("walk", "time ratio <= 3", ratio <= 3, ratio=ratio, mib=size / 2**20,
+                    walshadow_mib_s=size / 2**20 / ours[0], waldump_mib_s=size / 2**20 / yard[0],
+                    cpu_ratio=ours[1] / yard[1])
+
+    # -- blocks and path --------------------------------------------------------------------
+
+    def loaded(self, pg, destination, config=None):
+        """A daemon that has loaded and is stopped: WAL written from now on is caught up with later."""
+        daemon = Daemon(pg, destination, config)
+        daemon.start().wait_state("streaming")
+        daemon.wait_caught_up()
+        daemon.stop()
+        return daemon
+
+    def catch_up(self, pg, daemon, processes):
+        """Starts the daemon; wall and CPU from the first new byte to the last acknowledgement."""
+        target = lsn_value(pg.lsn())
+        daemon.start()
+        begin = daemon.wait_status(lambda s: s["state"] == "streaming", 120)
+        first = lsn_value(begin["ack_lsn"])
+        started = time.monotonic()
+        before = {name: cpu_seconds(pid(daemon)) for name, pid in processes.items()}
+        daemon.wait_caught_up(900)
+        wall = time.monotonic() - started
+        cpu = {name: cpu_seconds(pid(daemon)) - before[name] for name, pid in processes.items()}
+        done = 1 - (first - self.start_lsn) / (target - self.start_lsn)
+        return wall, cpu, max(0.0, min(1.0, done))
+
+    def blocks(self):
+        """WAL to Native blocks against pgoutput, and the same catch-up into the engine."""
+        with Postgres(15, {"max_wal_size": "8GB"}) as pg:
+            pg.create_app()
+            pg.app(NARROW + "; CREATE PUBLICATION p FOR TABLE narrow")
+            null = self.loaded(pg, "null:")
+            # A second daemon on the same source needs a slot of its own.
+            engine = self.loaded(pg, "chdb:", {"source": {"slot": "walshadow_bench"}})
+            try:
+                pg.app("SELECT pg_create_logical_replication_slot('yardstick', 'pgoutput')")
+                self.start_lsn = lsn_value(pg.lsn())
+                fill_narrow(pg, self.rows)
+                end = pg.lsn()
+                pg.app("SELECT txid_current()")  # something after the end position
+                rows = pg.app("SELECT count(*) FROM narrow")[0][0]
+                own = {"daemon": lambda d: d.process.pid}
+                wall, cpu, share = self.catch_up(pg, null, own)
+                null.stop()
+                yard = timed([paths.CLIENT_BIN / "pg_recvlogical", "-h", pg.base, "-p", pg.port, "-U",
+                              "postgres", "-d", "app", "-S", "yardstick", "--start", "-f", "/dev/null",
+                              "-E", end, "-o", "proto_version=1", "-o", "publication_names=p",
+                              "--no-loop"])
+                both = {**own, "engine": lambda d: d.engine_pid()}
+                path = self.catch_up(pg, engine, both)
+                memory = self.insert_from_memory(engine)
+                engine.stop()
+            finally:
+                null.close()
+                engine.close()
+        ours = rows * share / wall
+        theirs = rows / yard[0]
+        per_core = rows * share / cpu["daemon"]
+        self.record("blocks", "rows/s >= 20 x pgoutput, >= 2 M rows/s per core",
+                    ours >= 20 * theirs and per_core >= 2e6, ratio=ours / theirs, rows=rows,
+                    share_measured=share, walshadow_rows_s=ours, pgoutput_rows_s=theirs,
+                    rows_s_per_core=per_core)
+        # Both runs are brought to the whole number of rows before they are compared.
+        alone = cpu["daemon"] / share
+        whole = sum(path[1].values()) / path[2]
+        limit = alone + memory["cpu"]
+        self.record("path", "CPU ratio <= 1.25", whole <= 1.25 * limit, ratio=whole / limit,
+                    cpu_s=whole, blocks_cpu_s=alone, insert_cpu_s=memory["cpu"],
+                    wall_s=path[0] / path[2], wall_ratio=path[0] / path[2] / (wall / share + memory["wall"]))
+
+    path = blocks
+
+    def insert_from_memory(self, daemon):
+        """The rows the engine holds, dumped as Native blocks and inserted again from memory."""
+        dump = daemon.verb("sql", "--raw", "--format", "Native", "SELECT * FROM app.narrow",
+                           text=False, timeout=600).stdout
+        blocks = split_blocks(dump)
+        names = daemon.sql("SELECT name FROM system.columns WHERE database = 'app' AND table = 'narrow' "
+                           "ORDER BY position")
+        create = daemon.sql("SELECT create_table_query FROM system.tables WHERE database = 'app' "
+                            "AND name = 'narrow'")[0][0].replace("\\'", "'").replace("\\n", "\n")
+        columns = ", ".join(f"`{n[0]}`" for n in names)
+        settings = [("async_insert", "0"), ("optimize_on_insert", "0")]
+        with Engine() as engine:
+            engine.query("CREATE DATABASE app")
+            engine.query(re.sub(r" COMMENT '[^']*'$", "", create))
+            sender = Sender(engine.port, "app")
+            before, own = cpu_seconds(engine.process.pid), time.process_time()
+            started = time.monotonic()
+            batch = []
+            for block in blocks:  # INSERTs of the size the daemon makes
+                batch.append(block)
+                if sum(map(len, batch)) >= 8 << 20:
+                    sender.insert(f"INSERT INTO app.narrow ({columns}) VALUES", batch, settings)
+                    batch = []
+            if batch:
+                sender.insert(f"INSERT INTO app.narrow ({columns}) VALUES", batch, settings)
+            wall = time.monotonic() - started
+            cpu = cpu_seconds(engine.process.pid) - before + time.process_time() - own
+        return {"wall": wall, "cpu": cpu}
+
+    # -- backup -----------------------------------------------------------------------------
+
+    def backup(self):
+        with Postgres(15, {"max_wal_size": "8GB"}) as pg:
+            pg.create_app()
+            pg.pgbench_init(10 if self.quick else 50)
+            pg.sql("CHECKPOINT")
+            size = pg.sql("SELECT sum(pg_database_size(oid)) FROM pg_database")[0][0]
+
+            def basebackup():
+                started = time.monotonic()
+                with open("/dev/null", "wb") as null:
+                    subprocess.run([paths.CLIENT_BIN / "pg_basebackup", "-h", pg.base, "-p",
+                                    str(pg.port), "-U", "postgres", "-D", "-", "-Ft", "-X", "none", "-c",
+                                    "fast", "--no-manifest"], check=True, stdout=null)
+                return (time.monotonic() - started,)
+
+            basebackup()
+            yard = best(basebackup, 3)[0]
+            with Daemon(pg, "null:") as daemon:
+                daemon.start()
+                daemon.wait_status(lambda s: s["state"] == "bootstrapping", 60)
+                started = time.monotonic()
+                status = daemon.wait_state("streaming", 900)
+                ours = time.monotonic() - started
+                daemon.stop()
+        self.record("backup", "printed", True, ratio=ours / yard, mib=float(size) / 2**20,
+                    walshadow_s=ours, pg_basebackup_s=yard, rows=status["bootstrap"]["rows"])
+
+    # -- latency ----------------------------------------------------------------------------
+
+    def latency(self):
+        for rate in (1000, 10000):
+            self.latency_at(rate)
+
+    def latency_at(self, rate):
+        port = free_port()
+        seconds = 10 if self.quick else 30
+        with Postgres(15) as pg:
+            pg.create_app()
+            pg.app("CREATE TABLE lat (id bigserial PRIMARY KEY, at timestamptz, v text)")
+            script = os.path.join(pg.base, "lat.sql")
+            with open(script, "w") as f:
+                f.write("INSERT INTO lat (at, v) SELECT clock_timestamp(), 'x' FROM generate_series(1, 10);\n")
+            config = {"destination": {"default": {"listen": f"127.0.0.1:{port}"}}}
+            with Daemon(pg, "chdb:", config) as daemon:
+                daemon.start().wait_state("streaming")
+                load = pg.pgbench("-M", "prepared", seconds=seconds + 4, clients=4, rate=rate // 10,
+                                  script=script)
+                delays = self.watch(port, seconds)
+                load.wait(60)
+                daemon.stop()
+        delays.sort()
+        p50, p95, p99 = (delays[int(len(delays) * q)] * 1000 for q in (0.5, 0.95, 0.99))
+        gate = rate == 10000
+        self.record(f"latency_{rate}", "p95 <= 100 ms" if gate else "printed", not gate or p95 <= 100,
+                    p50_ms=p50, p95_ms=p95, p99_ms=p99, max_ms=delays[-1] * 1000,
+                    rows_s=len(delays) / seconds, polls_mean_ms=statistics.mean(self.polls) * 1000)
+
+    def watch(self, port, seconds):
+        """Seconds from each row's insert to the first query that shows it."""
+        client = clickhouse_driver.Client("127.0.0.1", port=port)
+        delays, seen, self.polls = [], 0, []
+        newest = set()
+        time.sleep(2)
+        warm = True
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            begun = time.monotonic()
+            rows = client.execute("SELECT id, toUnixTimestamp64Micro(at) FROM app.lat "
+                                  f"WHERE id > {seen - 5000}")
+            now = time.time()
+            self.polls.append(time.monotonic() - begun)
+            fresh = [(i, at) for i, at in rows if i not in newest]
+            newest.update(i for i, _ in fresh)
+            if not warm:
+                delays += [now - at / 1e6 for _, at in fresh]
+            warm = False
+            if rows:
+                seen = max(seen, max(i for i, _ in rows))
+            time.sleep(0.002)
+        return delays
+
+    # -- memory -----------------------------------------------------------------------------
+
+    def memory(self):
+        rows = 200_000 if self.quick else 2_000_000
+        limits = {"resident_payload_max": "128MiB", "inline_value_max": "16MiB"}
+        with Postgres(15, {"max_wal_size": "8GB"}) as pg:
+            pg.create_app()
+            pg.app("CREATE TABLE big (id int, v text)")
+            with Daemon(pg, "null:", {"memory": limits}) as daemon:
+                daemon.start().wait_state("streaming")
+                before = lsn_value(pg.lsn())
+                started = time.monotonic()
+                pg.app("INSERT INTO big SELECT i, repeat(md5(i::text), 30) FROM "
+                       f"generate_series(1, {rows}) i")
+                size = lsn_value(pg.lsn()) - before
+                daemon.wait_caught_up(900)
+                wall = time.monotonic() - started
+                peak = daemon.peak_rss_bytes()
+                daemon.stop()
+        self.record("memory", "peak < 300 MB", peak < 300e6, peak_mb=peak / 1e6,
+                    transaction_mib=size / 2**20, wall_s=wall)
+
+
+def text(value):
+    if isinstance(value, float):
+        return f"{value:,.2f}" if abs(value) < 100 else f"{value:,.0f}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def main():
+    names = ["walk", "blocks", "backup", "latency", "memory"]
+    parser = argparse.ArgumentParser(prog="script/bench")
+    parser.add_argument("name", nargs="*", metavar="NAME", help=", ".join([*names, "path"]))
+    parser.add_argument("--quick", action="store_true", help="small amounts: shows that it runs")
+    parser.add_argument("--output", required=True, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    unknown = set(options.name) - {*names, "path"}
+    if unknown:
+        parser.error(f"no benchmark {', '.join(sorted(unknown))}")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    wanted = ["blocks" if n == "path" else n for n in options.name] or names
+    bench = Bench(options.quick)
+    failed = []
+    for name in dict.fromkeys(wanted):
+        say(f"-- {name}")
+        try:
+            getattr(bench, name)()
+        except (AssertionError, OSError, RuntimeError, ValueError) as error:
+            failed.append(name)
+            bench.results[name] = {"ok": False, "error": str(error)[:2000]}
+    say("")
+    say(f"{'benchmark':14} {'ratio':>8}  {'gate':48} result")
+    for name, result in bench.results.items():
+        ratio = text(result["ratio"]) if "ratio" in result else ""
+        verdict = "ok" if result["ok"] else "MISSED"
+        say(f"{name:14} {ratio:>8}  {result.get('gate', ''):48} {verdict}")
+        for key, value in result.items():
+            if key not in ("ratio", "gate", "ok"):
+                say(f"{'':14} {key} {text(value)}")
+    with open(options.output, "w") as f:
+        json.dump({"quick": options.quick, "cores": os.cpu_count(), "results": bench.results}, f, indent=2)
+        f.write("\n")
+    return 0 if all(r["ok"] for r in bench.results.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
