@@ -162,22 +162,16 @@ void datum_text(const struct att_desc *att, const uint8_t *data, uint32_t len, s
     size_t start = out->len;
     if (data == NULL)
         return;
-    if (family != NULL && family->raw_text && family != &family_bytea) {
-        buf_put(out, data, MIN(len, max_bytes));
-    } else {
-        /* hex takes two bytes a byte: no need to render what is cut off below */
-        uint32_t shown = (uint32_t)MIN(len, max_bytes);
-        if (family == NULL || family == &family_bytea)
-            family_bytea.text(data, shown, out);
-        else if (!family->text(data, len, out))
-            family_bytea.text(data, shown, out);
-    }
-    if (out->len - start < max_bytes)
+    /* one byte more than fits tells whether, and where, to cut; hex is twice as long anyway */
+    uint32_t shown = (uint32_t)MIN((uint64_t)len, (uint64_t)max_bytes + (max_bytes < SIZE_MAX));
+    if (family == NULL)
+        family = &family_bytea;
+    if (!family->text(data, family->raw_text ? shown : len, out))
+        (void)family_bytea.text(data, shown, out);
+    if (out->len - start <= max_bytes)
         return;
-    /* cut at the limit, and not inside a UTF-8 character */
-    bool whole = out->len - start == max_bytes && len <= max_bytes;
     out->len = start + max_bytes;
-    for (unsigned i = 0;
-         !whole && i < 3 && out->len > start && (out->data[out->len] & 0xc0) == 0x80; i++)
+    /* not inside a UTF-8 character */
+    for (unsigned i = 0; i < 3 && out->len > start && (out->data[out->len] & 0xc0) == 0x80; i++)
         out->len--;
 }
