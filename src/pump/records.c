@@ -1,0 +1,371 @@
+#include "pump/records.h"
+#include "pg/standby_record.h"
+#include "pg/xlog_record.h"
+
+#include <stdlib.h>
+#include <uthash.h>
+
+#define WAL_LEVEL_LOGICAL 2 /* access/xlog.h */
+
+struct known_xid {
+    TransactionId xid;
+    bool wrote_catalog;
+    UT_hash_handle hh;
+};
+
+struct records {
+    struct records_options options;
+    struct known_xid *xids; /* open transactions of our database */
+    TransactionId last_xid; /* seen just now: most records come in runs */
+    struct buf oids;        /* scratch: relations of a boundary */
+    struct buf *out;        /* during records_take */
+    const struct wal_record *record;
+};
+
+struct records *records_new(const struct records_options *options)
+{
+    struct records *r = xcalloc(1, sizeof *r);
+    r->options = *options;
+    return r;
+}
+
+void records_free(struct records *r)
+{
+    struct known_xid *k, *next;
+    if (r == NULL)
+        return;
+    HASH_ITER (hh, r->xids, k, next) {
+        HASH_DEL(r->xids, k);
+        free(k);
+    }
+    buf_free(&r->oids);
+    free(r);
+}
+
+static struct known_xid *known_find(struct records *r, TransactionId xid)
+{
+    struct known_xid *k;
+    HASH_FIND(hh, r->xids, &xid, sizeof xid, k);
+    return k;
+}
+
+static struct known_xid *known_get(struct records *r, TransactionId xid)
+{
+    struct known_xid *k = known_find(r, xid);
+    if (k == NULL) {
+        k = xcalloc(1, sizeof *k);
+        k->xid = xid;
+        HASH_ADD(hh, r->xids, xid, sizeof k->xid, k);
+    }
+    return k;
+}
+
+static void known_drop(struct records *r, TransactionId xid)
+{
+    struct known_xid *k = known_find(r, xid);
+    r->last_xid = InvalidTransactionId;
+    if (k == NULL)
+        return;
+    HASH_DEL(r->xids, k);
+    free(k);
+}
+
+static void put_seen(struct buf *out, TransactionId xid, TransactionId top, XLogRecPtr lsn)
+{
+    struct frame_head f = {
+        .len = sizeof f, .type = FRAME_SEEN, .xid = xid, .top_xid = top, .lsn = lsn};
+    buf_put(out, &f, sizeof f);
+}
+
+/* Its transaction pins the floor from here on (B10). */
+static void see_xid(struct records *r, TransactionId xid, TransactionId top, XLogRecPtr lsn)
+{
+    if (xid == InvalidTransactionId || (xid == r->last_xid && top == InvalidTransactionId))
+        return;
+    r->last_xid = xid;
+    if (known_find(r, xid) != NULL)
+        return;
+    known_get(r, xid);
+    put_seen(r->out, xid, top, lsn);
+}
+
+static enum status emit_change(void *ctx, const struct change *change, struct error *err)
+{
+    struct records *r = ctx;
+    (void)err;
+    frame_put_change(r->out, change, r->record->xid, r->record->toplevel_xid);
+    return OK;
+}
+
+/* A row change whose row is not in the record: the table's plan sees it and decides. */
+static void put_incomplete(struct records *r, const struct wal_record *record)
+{
+    struct change change = {
+        .kind = CHANGE_INSERT, .lsn = record->start, .locator = record->blocks[0].locator};
+    frame_put_change(r->out, &change, record->xid, record->toplevel_xid);
+}
+
+static void put_truncate(struct records *r, const struct wal_record *record,
+                         const struct heap_truncate *t)
+{
+    size_t len = frame_align(sizeof(struct truncate_frame) + (size_t)t->nrelids * sizeof(Oid));
+    struct truncate_frame f = {
+        .head = {.len = (uint32_t)len,
+                 .type = FRAME_TRUNCATE,
+                 .xid = record->xid,
+                 .top_xid = record->toplevel_xid,
+                 .lsn = record->start},
+        .nrelids = t->nrelids,
+        .options = t->flags,
+    };
+    uint8_t *at = buf_reserve(r->out, len);
+    memset(at, 0, len);
+    memcpy(at, &f, sizeof f);
+    memcpy(at + sizeof f, t->relids, (size_t)t->nrelids * sizeof(Oid));
+    r->out->len += len;
+}
+
+/* access/heapam_xlog.h: what changes a tuple; INPLACE is how statistics are kept (C2). */
+static bool writes_tuple(const struct wal_record *record)
+{
+    uint8_t op = record->info & 0x70;
+    if (record->rmid == RM_HEAP_ID)
+        return op == 0x00 || op == 0x10 || op == 0x20 || op == 0x40; /* insert delete update hot */
+    return op == 0x50;                                               /* HEAP2 multi-insert */
+}
+
+static enum status heap_record(struct records *r, const struct wal_record *record, bool forwarded,
+                               struct error *err)
+{
+    bool incomplete = false;
+    if (heap_record_is_truncate(record)) {
+        struct heap_truncate t;
+        TRY(heap_truncate_parse(record, &t, err));
+        if (t.db_oid == r->options.database && record->start >= r->options.changes_from)
+            put_truncate(r, record, &t);
+        return OK;
+    }
+    if (record->nblocks == 0)
+        return OK;
+    Oid db = record->blocks[0].locator.db_oid;
+    if (db != 0 && db != r->options.database)
+        return OK;
+    see_xid(r, record->xid, record->toplevel_xid, record->start);
+    if (forwarded || db == 0) {
+        if (writes_tuple(record) &&
+            !r->options.is_statistics(r->options.ctx, record->blocks[0].locator))
+            known_get(r, record->xid)->wrote_catalog = true;
+        return OK;
+    }
+    if (record->start < r->options.changes_from)
+        return OK;
+    TRY(heap_record_changes(record, emit_change, r, &incomplete, err));
+    if (incomplete)
+        put_incomplete(r, record);
+    return OK;
+}
+
+static bool wrote_catalog(struct records *r, const struct xact_record *x)
+{
+    struct known_xid *k = known_find(r, x->xid);
+    if (k != NULL && k->wrote_catalog)
+        return true;
+    if (r->options.load_xid != InvalidTransactionId && xid_precedes(x->xid, r->options.load_xid))
+        return true; /* its writes may lie before our start */
+    for (uint32_t i = 0; i < x->subxacts.count; i++) {
+        k = known_find(r, xid_list_get(&x->subxacts, i));
+        if (k != NULL && k->wrote_catalog)
+            return true;
+    }
+    return false;
+}
+
+static int oid_order(const void *a, const void *b)
+{
+    Oid x = *(const Oid *)a, y = *(const Oid *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* catalog/syscache ids are per major (F5): NAMESPACEOID and, just before it, NAMESPACENAME */
+static bool is_namespace_cache(unsigned major, uint8_t id)
+{
+    uint8_t by_oid = major >= 18 ? 38 : 36;
+    return id == by_oid || id + 1 == by_oid;
+}
+
+/* The relations whose relation cache entry the commit invalidates, once each, into r->oids. */
+static void changed_relations(struct records *r, const struct xact_record *x, bool *ret_all)
+{
+    *ret_all = false;
+    buf_reset(&r->oids);
+    for (uint32_t i = 0; i < x->invals.count; i++) {
+        struct inval_message m = inval_list_get(&x->invals, i);
+        if (m.db_oid != r->options.database)
+            continue;
+        if (m.kind == INVAL_CATCACHE && is_namespace_cache(r->options.major, m.cache_id))
+            *ret_all = true;
+        if (m.kind == INVAL_RELCACHE && m.rel_oid == InvalidOid)
+            *ret_all = true;
+        if (m.kind == INVAL_RELCACHE && m.rel_oid >= FirstNormalObjectId)
+            buf_put_u32(&r->oids, m.rel_oid);
+    }
+    Oid *oids = (Oid *)r->oids.data;
+    size_t n = r->oids.len / sizeof(Oid), kept = 0;
+    if (n > 1)
+        qsort(oids, n, sizeof *oids, oid_order);
+    for (size_t i = 0; i < n; i++)
+        if (kept == 0 || oids[i] != oids[kept - 1])
+            oids[kept++] = oids[i];
+    r->oids.len = kept * sizeof(Oid);
+}
+
+static void put_xact(struct records *r, enum frame_type type, uint8_t flags,
+                     const struct wal_record *record, const struct xact_record *x)
+{
+    bool boundary = (flags & XACT_BOUNDARY) != 0;
+    uint32_t nrels = boundary ? (uint32_t)(r->oids.len / sizeof(Oid)) : 0;
+    size_t len =
+        frame_align(sizeof(struct xact_frame) + (size_t)x->subxacts.count * 4 +
+                    (size_t)x->dropped.count * sizeof(struct rel_file_locator) + (size_t)nrels * 4);
+    struct xact_frame f = {
+        .head = {.len = (uint32_t)len,
+                 .type = (uint8_t)type,
+                 .flags = flags,
+                 .xid = x->xid,
+                 .lsn = record->start},
+        .end = record->end,
+        .commit_ts = x->time,
+        .nsub = x->subxacts.count,
+        .ndropped = x->dropped.count,
+        .nrels = nrels,
+    };
+    uint8_t *start = buf_reserve(r->out, len), *at = start;
+    memset(start + len - 8, 0, 8);
+    memcpy(at, &f, sizeof f);
+    at += sizeof f;
+    memcpy(at, x->subxacts.xids, (size_t)f.nsub * 4);
+    at += (size_t)f.nsub * 4;
+    memcpy(at, x->dropped.locators, (size_t)f.ndropped * sizeof(struct rel_file_locator));
+    at += (size_t)f.ndropped * sizeof(struct rel_file_locator);
+    if (nrels > 0)
+        memcpy(at, r->oids.data, (size_t)nrels * 4);
+    r->out->len += len;
+}
+
+static void forget_xact(struct records *r, const struct xact_record *x)
+{
+    known_drop(r, x->xid);
+    for (uint32_t i = 0; i < x->subxacts.count; i++)
+        known_drop(r, xid_list_get(&x->subxacts, i));
+}
+
+static enum status commit(struct records *r, const struct wal_record *record,
+                          const struct xact_record *x, struct error *err)
+{
+    uint8_t flags = x->kind == XACT_COMMIT_PREPARED ? XACT_TWO_PHASE : 0;
+    bool all = false;
+    if (x->invals.count > 0 && wrote_catalog(r, x)) {
+        changed_relations(r, x, &all);
+        if (all || r->oids.len > 0) {
+            flags |= (uint8_t)(XACT_BOUNDARY | (all ? XACT_ALL_RELS : 0));
+            TRY(r->options.boundary(r->options.ctx, record->end, (const Oid *)r->oids.data,
+                                    r->oids.len / sizeof(Oid), all, err));
+        }
+    }
+    put_xact(r, FRAME_COMMIT, flags, record, x);
+    forget_xact(r, x);
+    return OK;
+}
+
+static enum status xact_record(struct records *r, const struct wal_record *record,
+                               struct error *err)
+{
+    struct xact_record x;
+    TRY(xact_record_parse(record, r->options.major, &x, err));
+    if (x.db_oid != InvalidOid && x.db_oid != r->options.database)
+        return OK; /* of another database */
+    switch ((enum xact_kind)x.kind) {
+    case XACT_COMMIT:
+    case XACT_COMMIT_PREPARED:
+        return commit(r, record, &x, err);
+    case XACT_ABORT:
+    case XACT_ABORT_PREPARED:
+        put_xact(r, FRAME_ABORT, x.kind == XACT_ABORT_PREPARED ? XACT_TWO_PHASE : 0, record, &x);
+        forget_xact(r, &x);
+        return OK;
+    case XACT_PREPARE:
+        put_xact(r, FRAME_PREPARE, 0, record, &x);
+        return OK;
+    case XACT_ASSIGNMENT:
+        if (known_find(r, x.xid) != NULL)
+            for (uint32_t i = 0; i < x.subxacts.count; i++)
+                see_xid(r, xid_list_get(&x.subxacts, i), x.xid, record->start);
+        return OK;
+    case XACT_INVALIDATIONS:
+        return OK;
+    }
+    return OK;
+}
+
+static enum status standby_record(struct records *r, const struct wal_record *record,
+                                  struct error *err)
+{
+    if (standby_record_op(record) == XLOG_RUNNING_XACTS) {
+        struct running_xacts running;
+        TRY(running_xacts_parse(record, &running, err));
+        struct running_frame f = {
+            .head = {.len = sizeof f, .type = FRAME_RUNNING, .lsn = record->start},
+            .oldest_running = running.oldest_running_xid,
+            .next_xid = running.next_xid,
+        };
+        buf_put(r->out, &f, sizeof f);
+    } else if (standby_record_op(record) == XLOG_STANDBY_LOCK) {
+        struct standby_lock_list locks;
+        TRY(standby_locks_parse(record, &locks, err));
+        for (uint32_t i = 0; i < locks.count; i++) {
+            struct standby_lock lock = standby_lock_get(&locks, i);
+            if (lock.db_oid == r->options.database)
+                see_xid(r, lock.xid, InvalidTransactionId, record->start);
+        }
+    }
+    return OK;
+}
+
+static enum status xlog_record(struct records *r, const struct wal_record *record,
+                               struct error *err)
+{
+    struct xlog_record x;
+    if (record->body_skipped)
+        return OK;
+    TRY(xlog_record_parse(record, r->options.major, &x, err));
+    if (x.wal_level >= 0 && x.wal_level < WAL_LEVEL_LOGICAL)
+        return error_lsn(err, ERR_CONFIG, record->start,
+                         "the source's wal_level is below logical: rows written since cannot be "
+                         "decoded. Set wal_level = logical, restart the source, remove the state "
+                         "directory and load again");
+    return OK;
+}
+
+enum status records_take(struct records *r, const struct wal_record *record, bool forwarded,
+                         struct buf *out, struct error *err)
+{
+    r->out = out;
+    r->record = record;
+    switch (record->rmid) {
+    case RM_HEAP_ID:
+    case RM_HEAP2_ID:
+        return heap_record(r, record, forwarded, err);
+    case RM_XACT_ID:
+        return xact_record(r, record, err);
+    case RM_STANDBY_ID:
+        return standby_record(r, record, err);
+    case RM_XLOG_ID:
+        return xlog_record(r, record, err);
+    default:
+        /* catalog indexes, files created, …: the transaction exists */
+        if (record->xid != InvalidTransactionId && record->nblocks > 0 &&
+            record->blocks[0].locator.db_oid == r->options.database)
+            see_xid(r, record->xid, record->toplevel_xid, record->start);
+        return OK;
+    }
+}

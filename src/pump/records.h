@@ -1,0 +1,27 @@
+/* Records → frames: what the reorder stage needs of each WAL record of our database. */
+#pragma once
+#include "catalog/history.h"
+#include "pg/xact_record.h"
+#include "xact/frame.h"
+
+struct records_options {
+    unsigned major;
+    Oid database;
+    XLogRecPtr changes_from; /* row changes before it are in the initial load */
+    TransactionId load_xid;  /* catalog writes of older transactions may lie before our start */
+    /* True for the filenodes of catalogs that hold statistics only: writing them changes no shape.
+     */
+    bool (*is_statistics)(void *ctx, struct rel_file_locator locator);
+    /* A commit changed the shape of these relations (all: perhaps of any). Runs with the filter
+     * flushed up to the commit's end; returns once the catalog at that moment is known. */
+    enum status (*boundary)(void *ctx, XLogRecPtr commit_end, const Oid *oids, size_t n, bool all,
+                            struct error *err);
+    void *ctx;
+};
+
+struct records;
+struct records *records_new(const struct records_options *options);
+void records_free(struct records *r);
+/* Appends frames to out. forwarded: the record goes to the shadow (a catalog's). */
+enum status records_take(struct records *r, const struct wal_record *record, bool forwarded,
+                         struct buf *out, struct error *err) CHECKED;
