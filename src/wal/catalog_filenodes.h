@@ -12,6 +12,9 @@
 #define LARGEOBJECT_OID 2613u
 #define LARGEOBJECT_INDEX_OID 2683u
 
+/* Its name in the state directory. */
+#define CATALOG_FILENODES_FILE "catalog_filenodes"
+
 struct catalog_filenodes;
 
 struct catalog_filenodes *catalog_filenodes_new(void);
