@@ -59,8 +59,8 @@ static PGconn *dial(const struct shadow_reader *r)
 {
     const char *options = r->superuser
                               ? "-c session_preload_libraries= -c local_preload_libraries= "
-                                "-c default_transaction_read_only=on"
-                              : "-c local_preload_libraries= -c default_transaction_read_only=on";
+                                "-c statement_timeout=0"
+                              : "-c local_preload_libraries= -c statement_timeout=0";
     const char *keywords[] = {
         "host",    "port",       "dbname", "user", "connect_timeout", "options", "application_name",
         "sslmode", "gssencmode", NULL};

@@ -63,7 +63,8 @@ enum status source_repl_slot_create(struct source_repl *r, const char *name,
 enum status source_repl_slot_drop(struct source_repl *r, const char *name,
                                   struct error *err) CHECKED;
 
-/* START_REPLICATION; slot NULL = none. Until the first source_repl_status replies say `lsn` for
+/* START_REPLICATION; slot NULL = none. WAL that the source has removed may show only at the first
+ * source_repl_receive. Until the first source_repl_status replies say `lsn` for
  * write and nothing for flush and apply. */
 enum status source_repl_start(struct source_repl *r, const char *slot, XLogRecPtr lsn,
                               uint32_t timeline, struct error *err) CHECKED;

@@ -24,8 +24,7 @@ static const PGresult *pg(const struct sql_result *r)
 static const char session_settings[] =
     "SET search_path = ''; SET DateStyle = 'ISO, MDY'; SET IntervalStyle = 'postgres'; "
     "SET TimeZone = 'UTC'; SET extra_float_digits = 1; SET bytea_output = 'hex'; "
-    "SET lc_monetary = 'C'; SET statement_timeout = 0; SET lock_timeout = 0; "
-    "SET idle_in_transaction_session_timeout = 0; SET default_transaction_isolation = 'read "
+    "SET lc_monetary = 'C'; SET default_transaction_isolation = 'read "
     "committed'; "
     "SET default_transaction_read_only = on; SET default_transaction_deferrable = off; "
     "SET row_security = off; SET standard_conforming_strings = on; "
@@ -47,10 +46,28 @@ static enum status pin_session(struct source_sql *s, struct error *err)
     return OK;
 }
 
+/* A timeout that ALTER ROLE set could end even the statement that sets it to 0: these go with the
+ * startup packet, behind what conninfo itself says in `options`. malloc'd. */
+static char *startup_options(const char *conninfo)
+{
+    const char *given = "";
+    PQconninfoOption *parsed = PQconninfoParse(conninfo, NULL);
+    for (const PQconninfoOption *o = parsed; o != NULL && o->keyword != NULL; o++)
+        if (strcmp(o->keyword, "options") == 0 && o->val != NULL)
+            given = o->val;
+    char *all = xasprintf("%s -c statement_timeout=0 -c lock_timeout=0 -c idle_session_timeout=0 "
+                          "-c idle_in_transaction_session_timeout=0",
+                          given);
+    PQconninfoFree(parsed);
+    return all;
+}
+
 enum status source_sql_open(const char *conninfo, const char *application_name,
                             struct source_sql **ret, struct error *err)
 {
-    const struct source_conn_option options[] = {{"application_name", application_name}};
+    CLEANUP_FREE char *startup = startup_options(conninfo);
+    const struct source_conn_option options[] = {{"application_name", application_name},
+                                                 {"options", startup}};
     struct source_sql *s = xcalloc(1, sizeof *s);
     s->wake_fd = source_wake_new();
     enum status st =
