@@ -55,17 +55,35 @@ static void wake_all(void *ctx)
     pthread_mutex_unlock(&l->window.lock);
 }
 
+static void rels_free(struct load *l)
+{
+    for (size_t i = 0; i < l->nrels; i++) {
+        page_batch_free(l->rels[i].images);
+        block_set_free(&l->rels[i].covered);
+        free(l->rels[i].accepted);
+        rel_desc_unref(l->rels[i].desc);
+    }
+    free(l->rels);
+    free(l->by_locator);
+}
+
+void load_set_relations(struct load *l, struct rel_desc *const *rels, size_t n)
+{
+    rels_free(l);
+    l->rels = xcalloc(n + 1, sizeof *l->rels);
+    l->nrels = n;
+    for (size_t i = 0; i < n; i++)
+        l->rels[i].desc = rel_desc_ref(rels[i]);
+    rels_index(l);
+}
+
 struct load *load_new(const struct load_options *options)
 {
     struct load *l = xcalloc(1, sizeof *l);
     l->options = *options;
     l->options.rels = NULL;
     l->shadow_dir = xstrdup(options->shadow_dir);
-    l->rels = xcalloc(options->nrels + 1, sizeof *l->rels);
-    l->nrels = options->nrels;
-    for (size_t i = 0; i < l->nrels; i++)
-        l->rels[i].desc = rel_desc_ref(options->rels[i]);
-    rels_index(l);
+    load_set_relations(l, options->rels, options->nrels);
     l->fates = fates_new();
     l->undecided = undecided_new(l->fates, options->spill_dir,
                                  options->undecided_max_bytes > 0 ? options->undecided_max_bytes
@@ -90,15 +108,8 @@ void load_free(struct load *l)
     window_fini(&l->window);
     undecided_free(l->undecided);
     fates_free(l->fates);
-    for (size_t i = 0; i < l->nrels; i++) {
-        page_batch_free(l->rels[i].images);
-        block_set_free(&l->rels[i].covered);
-        free(l->rels[i].accepted);
-        rel_desc_unref(l->rels[i].desc);
-    }
+    rels_free(l);
     fatal_fini(&l->failure);
-    free(l->rels);
-    free(l->by_locator);
     free(l->shadow_dir);
     free(l);
 }

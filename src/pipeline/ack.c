@@ -116,17 +116,52 @@ void ack_dispatched(struct ack *a, XLogRecPtr lsn)
 {
     pthread_mutex_lock(&a->lock);
     a->dispatched = MAX(a->dispatched, lsn);
+    pthread_cond_broadcast(&a->moved);
     pthread_mutex_unlock(&a->lock);
+}
+
+static XLogRecPtr lsn_locked(struct ack *a)
+{
+    if (a->first == a->next)
+        a->watermark = MAX(a->watermark, a->dispatched);
+    return a->watermark;
 }
 
 XLogRecPtr ack_lsn(struct ack *a)
 {
     pthread_mutex_lock(&a->lock);
-    if (a->first == a->next)
-        a->watermark = MAX(a->watermark, a->dispatched);
-    XLogRecPtr lsn = a->watermark;
+    XLogRecPtr lsn = lsn_locked(a);
     pthread_mutex_unlock(&a->lock);
     return lsn;
+}
+
+enum status ack_wait_lsn(struct ack *a, XLogRecPtr lsn, uint64_t deadline_ns,
+                         const atomic_bool *cancel, struct error *err)
+{
+    struct timespec until = {.tv_sec = (time_t)(deadline_ns / 1000000000u),
+                             .tv_nsec = (long)(deadline_ns % 1000000000u)};
+    bool late = false, reached = false;
+    pthread_mutex_lock(&a->lock);
+    while (!(reached = lsn_locked(a) >= lsn) && !late && !a->cancelled && !atomic_load(cancel)) {
+        if (deadline_ns == UINT64_MAX)
+            pthread_cond_wait(&a->moved, &a->lock);
+        else
+            late = pthread_cond_timedwait(&a->moved, &a->lock, &until) != 0;
+    }
+    bool cancelled = a->cancelled || atomic_load(cancel);
+    pthread_mutex_unlock(&a->lock);
+    if (reached)
+        return OK;
+    if (cancelled)
+        return error_set(err, ERR_CANCELLED, "stopping");
+    return error_set(err, ERR_RETRY, "not reached in time");
+}
+
+void ack_wake(struct ack *a)
+{
+    pthread_mutex_lock(&a->lock);
+    pthread_cond_broadcast(&a->moved);
+    pthread_mutex_unlock(&a->lock);
 }
 
 XLogRecPtr ack_pending_first(struct ack *a)

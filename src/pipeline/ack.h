@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/lsn.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -37,4 +38,9 @@ uint64_t ack_pending_count(struct ack *a);
 enum status ack_wait_all(struct ack *a, struct error *err) CHECKED;
 /* The same until a CLOCK_MONOTONIC deadline (UINT64_MAX = none), then ERR_RETRY. */
 enum status ack_wait_all_until(struct ack *a, uint64_t deadline_ns, struct error *err) CHECKED;
+/* Waits until ack_lsn reaches lsn. OK; ERR_RETRY at the deadline; ERR_CANCELLED once *cancel is set
+ * and ack_wake was called, or after ack_cancel. */
+enum status ack_wait_lsn(struct ack *a, XLogRecPtr lsn, uint64_t deadline_ns,
+                         const atomic_bool *cancel, struct error *err) CHECKED;
+void ack_wake(struct ack *a);
 void ack_cancel(struct ack *a);

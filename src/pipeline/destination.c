@@ -26,11 +26,35 @@ void destination_note_waiting(struct destination *d, const char *text)
 
 void destination_sleep(struct destination *d, unsigned ms)
 {
-    /* short steps: stopping must not wait out a backoff of 30 s */
-    for (unsigned slept = 0; slept < ms && !atomic_load(&d->stopping); slept += 50) {
-        struct timespec step = {.tv_nsec = 50000000};
-        nanosleep(&step, NULL);
-    }
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += ms / 1000 + (until.tv_nsec + (long)(ms % 1000) * 1000000) / 1000000000;
+    until.tv_nsec = (until.tv_nsec + (long)(ms % 1000) * 1000000) % 1000000000;
+    pthread_mutex_lock(&d->text_lock);
+    while (!atomic_load(&d->stopping) &&
+           pthread_cond_timedwait(&d->stopped, &d->text_lock, &until) == 0)
+        ;
+    pthread_mutex_unlock(&d->text_lock);
+}
+
+/* Under clients_lock, so that cancel can interrupt it. */
+static void ddl_set(struct destination *d, struct ch_client *c)
+{
+    pthread_mutex_lock(&d->clients_lock);
+    struct ch_client *old = d->ddl;
+    d->ddl = c;
+    if (c != NULL && atomic_load(&d->stopping))
+        ch_client_interrupt(c);
+    pthread_mutex_unlock(&d->clients_lock);
+    ch_client_close(old);
+}
+
+static enum status ddl_open(struct destination *d, struct error *err)
+{
+    struct ch_client *c = NULL;
+    TRY(ch_client_open(&d->options.endpoint, &c, err));
+    ddl_set(d, c);
+    return OK;
 }
 
 typedef enum status (*statement_fn)(struct destination *d, void *ctx, struct error *err);
@@ -46,11 +70,9 @@ static enum status with_ddl(struct destination *d, statement_fn fn, void *ctx, s
             st = error_set(err, ERR_CANCELLED, "stopping");
             break;
         }
-        if (d->ddl != NULL && ch_client_broken(d->ddl)) {
-            ch_client_close(d->ddl);
-            d->ddl = NULL;
-        }
-        st = d->ddl == NULL ? ch_client_open(&d->options.endpoint, &d->ddl, err) : OK;
+        if (d->ddl != NULL && ch_client_broken(d->ddl))
+            ddl_set(d, NULL);
+        st = d->ddl == NULL ? ddl_open(d, err) : OK;
         if (st == OK)
             st = fn(d, ctx, err);
         if (st == OK || !destination_retryable(err))
@@ -63,8 +85,7 @@ static enum status with_ddl(struct destination *d, statement_fn fn, void *ctx, s
         destination_note_waiting(d, text);
         log_warn("msg=\"statement failed, it is tried again\" destination=%s retry_ms=%u error=%s",
                  d->options.name, backoff, LOG_Q(err->message));
-        ch_client_close(d->ddl);
-        d->ddl = NULL;
+        ddl_set(d, NULL);
         destination_sleep(d, backoff);
         backoff = MIN(2 * backoff, DDL_BACKOFF_MAX_MS);
     }
@@ -163,6 +184,7 @@ enum status destination_open(const struct destination_options *options, XLogRecP
     pthread_mutex_init(&d->ddl_lock, NULL);
     pthread_mutex_init(&d->clients_lock, NULL);
     pthread_mutex_init(&d->text_lock, NULL);
+    pthread_cond_init(&d->stopped, NULL);
     *ret = d; /* already known to whoever cancels: connecting may take long */
     enum status st = connect_first(d, err);
     if (st == OK)
@@ -178,11 +200,11 @@ enum status destination_push(struct destination *d, struct block_item *item, str
     return st;
 }
 
-enum status destination_barrier(struct destination *d, struct error *err)
+enum status destination_barrier(struct destination *d, struct ack *ack, struct error *err)
 {
     atomic_fetch_add(&d->flush_now, 1);
     destination_batcher_wake(d);
-    enum status st = ack_wait_all(d->ack, err);
+    enum status st = ack_wait_all(ack, err);
     atomic_fetch_sub(&d->flush_now, 1);
     return st;
 }
@@ -194,8 +216,13 @@ void destination_close_input(struct destination *d)
 
 void destination_cancel(struct destination *d)
 {
+    pthread_mutex_lock(&d->text_lock);
     atomic_store(&d->stopping, true);
+    pthread_cond_broadcast(&d->stopped);
+    pthread_mutex_unlock(&d->text_lock);
     pthread_mutex_lock(&d->clients_lock);
+    if (d->ddl != NULL)
+        ch_client_interrupt(d->ddl);
     for (unsigned i = 0; i < d->options.inserters; i++)
         if (d->clients[i] != NULL)
             ch_client_interrupt(d->clients[i]);
@@ -221,6 +248,7 @@ void destination_free(struct destination *d)
     pthread_mutex_destroy(&d->ddl_lock);
     pthread_mutex_destroy(&d->clients_lock);
     pthread_mutex_destroy(&d->text_lock);
+    pthread_cond_destroy(&d->stopped);
     ack_free(d->ack);
     free(d->inserters);
     free(d->clients);

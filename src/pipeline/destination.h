@@ -53,15 +53,16 @@ struct destination {
     pthread_t *inserters;
     unsigned ninserters; /* started */
     bool batcher_started;
-    pthread_mutex_t ddl_lock; /* guards ddl */
+    pthread_mutex_t ddl_lock; /* one statement at a time */
     struct ch_client *ddl;
-    pthread_mutex_t clients_lock; /* guards clients: for interrupting them at the end */
+    pthread_mutex_t clients_lock; /* guards clients and ddl, the pointers: for interrupting them */
     struct ch_client **clients;
     atomic_int flush_now; /* > 0: a barrier waits, the batcher keeps nothing back */
     atomic_bool stopping;
     atomic_ulong rows, inserts, errors;
     atomic_ulong insert_ns;    /* moving mean of an INSERT */
-    pthread_mutex_t text_lock; /* guards the two texts */
+    pthread_mutex_t text_lock; /* guards the two texts and the wait for a stop */
+    pthread_cond_t stopped;
     char last_error[300];
     char waiting_on[300]; /* "" = not waiting */
 };
@@ -73,8 +74,8 @@ enum status destination_open(const struct destination_options *options, XLogRecP
 /* Hands a block to the batcher; it is consumed also on failure (ERR_CANCELLED). */
 enum status destination_push(struct destination *d, struct block_item *item,
                              struct error *err) CHECKED;
-/* Everything handed over so far has been acknowledged: what a barrier waits for. */
-enum status destination_barrier(struct destination *d, struct error *err) CHECKED;
+/* Everything that `ack` has given a number has been acknowledged: what a barrier waits for. */
+enum status destination_barrier(struct destination *d, struct ack *ack, struct error *err) CHECKED;
 /* Runs one statement, again and again while the server cannot be reached. */
 enum status destination_execute(struct destination *d, const char *sql, struct error *err) CHECKED;
 enum status destination_select(struct destination *d, const char *sql, ch_row_fn fn, void *ctx,

@@ -97,7 +97,7 @@ enum status reorder_barrier(struct reorder *r, struct error *err)
 {
     TRY(reorder_slice_dispatch(r, err));
     for (size_t d = 0; d < r->ndestinations; d++)
-        TRY(destination_barrier(r->destinations[d], err));
+        TRY(destination_barrier(r->destinations[d], r->destinations[d]->ack, err));
     return OK;
 }
 

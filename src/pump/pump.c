@@ -79,14 +79,21 @@ static enum status on_output(void *ctx, XLogRecPtr lsn, const uint8_t *data, siz
     return wal_archive_write(p->options.archive, lsn, data, len, err);
 }
 
+/* The window ends at a record's end, so that the shadow can be stopped exactly there. */
+static enum status window_end_check(struct pump *p, struct error *err)
+{
+    if (p->last_end < atomic_load(&p->stop_at))
+        return OK;
+    TRY(wal_filter_flush(p->filter, err));
+    p->ended_at = p->last_end;
+    return error_set(err, ERR_CANCELLED, "the window ends");
+}
+
 static enum status window_record(struct pump *p, const struct wal_record *record, struct error *err)
 {
     TRY(p->options.window_record(p->options.ctx, record, err));
-    if (record->end < atomic_load(&p->stop_at))
-        return OK;
-    TRY(wal_filter_flush(p->filter, err));
-    p->ended_at = record->end;
-    return error_set(err, ERR_CANCELLED, "the window ends");
+    p->last_end = record->end;
+    return window_end_check(p, err);
 }
 
 static enum status on_record(void *ctx, const struct wal_record *record, bool forwarded,
@@ -265,6 +272,8 @@ static enum status read_stream(struct pump *p, struct error *err)
         if (c.kind == SOURCE_CHUNK_NONE) {
             TRY(flush_batch(p, true, err));
             TRY(save_filenodes(p, err));
+            if (p->options.feed == NULL)
+                TRY(window_end_check(p, err));
             TRY(source_repl_receive(p->repl, clock_now_ns() + IDLE_WAIT_NS, &c, err));
         }
         switch (c.kind) {
@@ -360,7 +369,7 @@ enum status pump_start(const struct pump_options *options, struct pump **ret, st
 
 void pump_stop_at(struct pump *p, XLogRecPtr lsn)
 {
-    atomic_store(&p->stop_at, lsn);
+    atomic_store(&p->stop_at, lsn); /* an idle source: seen within IDLE_WAIT_NS */
 }
 
 void pump_stop(struct pump *p)

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <uthash.h>
 
-#define WAL_LEVEL_LOGICAL 2 /* access/xlog.h */
-
 struct known_xid {
     TransactionId xid;
     bool wrote_catalog;
