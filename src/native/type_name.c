@@ -340,7 +340,7 @@ static enum status parse_type(struct type_lexer *p, const struct type_node **ret
 enum status type_name_parse(struct arena *arena, const char *text, size_t len,
                             const struct type_node **ret, struct error *err)
 {
-    struct type_lexer p = {arena, text, len, 0, 0, err};
+    struct type_lexer p = {arena, len > 0 ? text : "", len, 0, 0, err};
     const struct type_node *node;
     if (len > TYPE_NAME_MAX_BYTES)
         return error_set(err, ERR_DATA, "ClickHouse type text of %zu bytes is too long", len);
