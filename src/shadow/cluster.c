@@ -363,6 +363,7 @@ static struct shadow_cluster *cluster_new(const struct shadow_cluster_options *o
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&c->changed, &attr);
     pthread_condattr_destroy(&attr);
+    c->state = SHADOW_STARTING;
     c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     c->inotify_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     snprintf(c->detail, sizeof c->detail, "shadow: starting");
