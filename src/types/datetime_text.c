@@ -1,7 +1,8 @@
 #include "types/datetime_text.h"
 
-#define DAYS_0000_03_01_TO_2000 730425 /* from 0000-03-01, where the leap day is last in its year  \
-                                        */
+#define DAYS_0000_03_01_TO_2000                                                                    \
+    730425 /* from 0000-03-01, where the leap day is last in its year                              \
+            */
 #define DAYS_PER_400_YEARS 146097
 
 /* Proleptic Gregorian calendar, year 0 = 1 BC. */

@@ -13,12 +13,13 @@
 
 struct big {
     uint32_t limb[BIG_LIMBS]; /* low first */
+    unsigned limbs;           /* in use: the same for all numbers of one value */
 };
 
 static void big_mul(struct big *b, uint32_t factor)
 {
     uint64_t carry = 0;
-    for (unsigned i = 0; i < BIG_LIMBS; i++) {
+    for (unsigned i = 0; i < b->limbs; i++) {
         carry += (uint64_t)b->limb[i] * factor;
         b->limb[i] = (uint32_t)carry;
         carry >>= 32;
@@ -35,9 +36,9 @@ static void big_mul_power_of_10(struct big *b, int exponent)
 }
 
 /* value × 2^shift */
-static struct big big_make(uint64_t value, int shift)
+static struct big big_make(unsigned limbs, uint64_t value, int shift)
 {
-    struct big b = {{0}};
+    struct big b = {{0}, limbs};
     unsigned __int128 wide = (unsigned __int128)value << (shift % 32);
     for (int i = shift / 32; wide != 0; i++, wide >>= 32)
         b.limb[i] = (uint32_t)wide;
@@ -46,7 +47,7 @@ static struct big big_make(uint64_t value, int shift)
 
 static int big_compare(const struct big *a, const struct big *b)
 {
-    for (int i = BIG_LIMBS - 1; i >= 0; i--)
+    for (int i = (int)a->limbs - 1; i >= 0; i--)
         if (a->limb[i] != b->limb[i])
             return a->limb[i] < b->limb[i] ? -1 : 1;
     return 0;
@@ -55,8 +56,9 @@ static int big_compare(const struct big *a, const struct big *b)
 static struct big big_add(const struct big *a, const struct big *b)
 {
     struct big sum;
+    sum.limbs = a->limbs;
     uint64_t carry = 0;
-    for (unsigned i = 0; i < BIG_LIMBS; i++) {
+    for (unsigned i = 0; i < a->limbs; i++) {
         carry += (uint64_t)a->limb[i] + b->limb[i];
         sum.limb[i] = (uint32_t)carry;
         carry >>= 32;
@@ -68,7 +70,7 @@ static struct big big_add(const struct big *a, const struct big *b)
 static void big_subtract(struct big *a, const struct big *b)
 {
     int64_t borrow = 0;
-    for (unsigned i = 0; i < BIG_LIMBS; i++) {
+    for (unsigned i = 0; i < a->limbs; i++) {
         borrow += (int64_t)a->limb[i] - b->limb[i];
         a->limb[i] = (uint32_t)borrow;
         borrow >>= 32;
@@ -108,9 +110,12 @@ static int shortest_digits(uint64_t mantissa, int exponent, bool below_is_closer
 {
     int extra = below_is_closer ? 2 : 1, n = 0;
     int up = exponent > 0 ? exponent : 0, down = exponent < 0 ? -exponent : 0;
-    struct digit_state s = {big_make(mantissa, up + extra), big_make(1, down + extra),
-                            big_make(1, up), big_make(1, up + extra - 1)};
     int power = (int)ceil(log10((double)mantissa) + exponent * 0.30102999566398120 - 1e-10);
+    /* the largest number: 64 bits, the shift, the power of ten (10 < 2^3.33), a digit on top */
+    unsigned limbs = (unsigned)(64 + up + down + abs(power) * 10 / 3 + 8) / 32 + 2;
+    limbs = MIN(limbs, BIG_LIMBS);
+    struct digit_state s = {big_make(limbs, mantissa, up + extra), big_make(limbs, 1, down + extra),
+                            big_make(limbs, 1, up), big_make(limbs, 1, up + extra - 1)};
     if (power >= 0) {
         big_mul_power_of_10(&s.unit, power);
     } else {

@@ -4,7 +4,6 @@
 #include "types/family.h"
 
 #include <limits.h>
-#include <stdio.h>
 
 static void interval_default(const struct att_desc *att, const struct ch_caps *caps,
                              struct buf *out)
@@ -21,15 +20,53 @@ struct interval_writer {
                            */
 };
 
+static char *put_number(char *at, uint64_t value, int min_digits)
+{
+    char digits[20];
+    int n = 0;
+    for (; value > 0 || n < min_digits; value /= 10)
+        digits[n++] = (char)('0' + value % 10);
+    while (n > 0)
+        *at++ = digits[--n];
+    return at;
+}
+
+/* Blank before every part but the first, and the sign. */
+static void put_lead(struct interval_writer *w, bool negative)
+{
+    if (!w->empty)
+        *w->at++ = ' ';
+    if (negative)
+        *w->at++ = '-';
+    else if (w->before_negative)
+        *w->at++ = '+';
+}
+
 static void put_unit(struct interval_writer *w, int64_t value, const char *unit)
 {
     if (value == 0)
         return;
-    w->at += sprintf(w->at, "%s%s%lld %s%s", w->empty ? "" : " ",
-                     w->before_negative && value > 0 ? "+" : "", (long long)value, unit,
-                     value == 1 ? "" : "s");
+    put_lead(w, value < 0);
+    w->at = put_number(w->at, (uint64_t)(value < 0 ? -value : value), 1);
+    *w->at++ = ' ';
+    w->at = stpcpy(w->at, unit);
+    if (value != 1)
+        *w->at++ = 's';
     w->before_negative = value < 0;
     w->empty = false;
+}
+
+static void put_time(struct interval_writer *w, int64_t time)
+{
+    uint64_t usecs = time < 0 ? 0 - (uint64_t)time : (uint64_t)time;
+    uint64_t seconds = usecs / (uint64_t)USECS_PER_SECOND;
+    put_lead(w, time < 0);
+    w->at = put_number(w->at, seconds / 3600, 2);
+    *w->at++ = ':';
+    w->at = two_digits_put(w->at, (int)(seconds / 60 % 60));
+    *w->at++ = ':';
+    w->at = two_digits_put(w->at, (int)(seconds % 60));
+    w->at = fraction_text_put(w->at, (int64_t)(usecs % (uint64_t)USECS_PER_SECOND));
 }
 
 static bool interval_text(const uint8_t *data, uint32_t len, struct buf *out)
@@ -52,17 +89,8 @@ static bool interval_text(const uint8_t *data, uint32_t len, struct buf *out)
     put_unit(&w, month / 12, "year");
     put_unit(&w, month % 12, "mon");
     put_unit(&w, day, "day");
-    if (w.empty || time != 0) {
-        uint64_t usecs = time < 0 ? 0 - (uint64_t)time : (uint64_t)time;
-        uint64_t seconds = usecs / (uint64_t)USECS_PER_SECOND;
-        w.at += sprintf(w.at, "%s%s%02llu:%02u:%02u", w.empty ? "" : " ",
-                        time < 0            ? "-"
-                        : w.before_negative ? "+"
-                                            : "",
-                        (unsigned long long)(seconds / 3600), (unsigned)(seconds / 60 % 60),
-                        (unsigned)(seconds % 60));
-        w.at = fraction_text_put(w.at, (int64_t)(usecs % (uint64_t)USECS_PER_SECOND));
-    }
+    if (w.empty || time != 0)
+        put_time(&w, time);
     buf_put(out, text, (size_t)(w.at - text));
     return true;
 }

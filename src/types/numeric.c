@@ -128,7 +128,7 @@ void numeric_text_put(const struct numeric *n, struct buf *out)
 
 /* ---- scaled integer ---- */
 
-static const uint64_t powers_of_10[] = {1, 10, 100, 1000, 10000};
+static const uint32_t powers_of_10[] = {1, 10, 100, 1000, 10000};
 
 /* d = d × factor + add; factor ≤ 10000. The callers keep it below 10^76, which fits 256 bits. */
 static void decimal_mul_add(struct decimal *d, uint64_t factor, uint64_t add)
@@ -157,7 +157,7 @@ static unsigned count_digits(unsigned group)
 static unsigned decimal_digit(const struct numeric *n, int position)
 {
     int power = position >= 0 ? position / DEC_DIGITS : -((DEC_DIGITS - 1 - position) / DEC_DIGITS);
-    return (unsigned)(digit_of_power(n, power) / powers_of_10[position - power * DEC_DIGITS] % 10);
+    return (digit_of_power(n, power) / powers_of_10[position - power * DEC_DIGITS] % 10);
 }
 
 /* Slow way, digit by digit: rounds at 10^-scale. integer_digits: those before the point. */
@@ -197,14 +197,21 @@ enum decimal_result numeric_to_decimal(const struct numeric *n, unsigned precisi
         return DECIMAL_TOO_LONG;
     }
     unsigned drop = shift < 0 ? (unsigned)-shift : 0, tail = numeric_digit(n, last - 1);
-    if (drop >= DEC_DIGITS || tail % powers_of_10[drop] != 0)
+    if (drop >= DEC_DIGITS || (drop > 0 && tail % powers_of_10[drop] != 0))
         return decimal_rounded(n, top, precision, scale, ret);
 
-    uint64_t small = 0; /* the first 16 digits need one limb only */
     unsigned i = first;
-    for (; i < last - 1 && i < first + 4; i++)
-        small = small * 10000 + numeric_digit(n, i);
-    ret->limb[0] = small;
+    if (precision <= 38) { /* fits 128 bits: no limbs needed */
+        unsigned __int128 value = 0;
+        for (; i < last - 1; i++)
+            value = value * 10000 + numeric_digit(n, i);
+        value = value * powers_of_10[DEC_DIGITS - drop] + tail / powers_of_10[drop];
+        for (; shift > 0; shift -= DEC_DIGITS)
+            value *= powers_of_10[MIN(shift, DEC_DIGITS)];
+        ret->limb[0] = (uint64_t)value;
+        ret->limb[1] = (uint64_t)(value >> 64);
+        return DECIMAL_OK;
+    }
     for (; i < last - 1; i++)
         decimal_mul_add(ret, 10000, numeric_digit(n, i));
     decimal_mul_add(ret, powers_of_10[DEC_DIGITS - drop], tail / powers_of_10[drop]);
@@ -237,7 +244,8 @@ static void put_decimal(const struct encoder *e, bool negative, struct decimal *
             carry >>= 64;
         }
     }
-    buf_put(out, d->limb, e->width);
+    memcpy(buf_reserve(out, sizeof d->limb), d->limb, sizeof d->limb); /* of which `width` count */
+    out->len += e->width;
 }
 
 static enum encode_result encode_decimal(const struct encoder *e, const uint8_t *data, uint32_t len,
