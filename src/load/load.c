@@ -329,6 +329,7 @@ static enum status waiting_settle(struct load *l, TransactionId before, struct e
 enum status load_finish(struct load *l, struct error *err)
 {
     TRY(load_check(l, err));
+    atomic_store(&l->finishing, true);
     return waiting_settle(l, 0, err);
 }
 

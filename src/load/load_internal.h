@@ -83,6 +83,7 @@ struct load {
     struct heap_sink *sink;
     TransactionId next_xid; /* N; set before the window starts */
     atomic_bool cancelled;
+    atomic_bool finishing; /* from load_finish on the window submits what a fate decides */
     struct fatal failure;
     atomic_uint_least64_t bytes_done, bytes_total, pages, rows;
     _Atomic XLogRecPtr start_lsn, end_lsn;

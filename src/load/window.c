@@ -2,7 +2,6 @@
 
 #include "load/load_internal.h"
 #include "pg/image.h"
-#include "pg/standby_record.h"
 #include "pg/xact_record.h"
 
 #include <stdlib.h>
@@ -186,11 +185,14 @@ enum status window_images_finish(struct load_window *w, struct error *err)
     return status;
 }
 
-/* Only transactions below N can be what a tuple waits for. */
-static void fate_note(struct load *l, TransactionId xid, bool committed)
+/* Until load_finish a fate is only noted: it settles what waits. Noting comes before looking at
+ * `finishing`, and load_finish looks for fates after setting it, so one of the two sees to it. */
+static enum status fate_note(struct load *l, TransactionId xid, bool committed, struct error *err)
 {
-    if (xid >= FirstNormalTransactionId && xid_precedes(xid, l->next_xid))
-        fates_set(l->fates, xid, committed ? FATE_COMMITTED : FATE_ABORTED);
+    if (xid < FirstNormalTransactionId || !xid_precedes(xid, l->next_xid))
+        return OK;
+    fates_set(l->fates, xid, committed ? FATE_COMMITTED : FATE_ABORTED);
+    return atomic_load(&l->finishing) ? load_fate(l, xid, committed, err) : OK;
 }
 
 static enum status xact_note(struct load_window *w, const struct wal_record *r, struct error *err)
@@ -200,9 +202,9 @@ static enum status xact_note(struct load_window *w, const struct wal_record *r, 
     bool commit = x.kind == XACT_COMMIT || x.kind == XACT_COMMIT_PREPARED;
     if (!commit && x.kind != XACT_ABORT && x.kind != XACT_ABORT_PREPARED)
         return OK;
-    fate_note(w->load, x.xid, commit);
+    TRY(fate_note(w->load, x.xid, commit, err));
     for (uint32_t i = 0; i < x.subxacts.count; i++)
-        fate_note(w->load, xid_list_get(&x.subxacts, i), commit);
+        TRY(fate_note(w->load, xid_list_get(&x.subxacts, i), commit, err));
     return OK;
 }
 
