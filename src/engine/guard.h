@@ -12,7 +12,8 @@ struct engine_reader_request {
     struct str database; /* len 0: default */
     struct str sql;
     const struct packet_settings *settings;   /* those not allowed are left out; may be NULL */
-    const struct packet_settings *parameters; /* may be NULL; values plain, not quoted */
+    const struct packet_settings *parameters; /* may be NULL */
+    bool parameters_quoted;                   /* their values are literals */
     bool streamed;                            /* false: the result's size is limited */
 };
 

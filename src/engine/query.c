@@ -52,7 +52,7 @@ static enum status query_prepare(struct query *q, const struct packet_query *p, 
     if (!q->guarded) {
         q->db = s->db;
         TRY(engine_settings_apply(&s->settings, s->db, &s->shared->settings, &p->settings, err));
-        return engine_parameters_apply(s->db, &p->parameters, err);
+        return engine_parameters_apply(s->db, &p->parameters, true, err);
     }
     if (q->shape.kind == SQL_INSERT)
         return query_fail(err, CODE_READONLY,
@@ -63,6 +63,7 @@ static enum status query_prepare(struct query *q, const struct packet_query *p, 
         .sql = {(char *)q->sql.data, q->sql.len},
         .settings = &p->settings,
         .parameters = &p->parameters,
+        .parameters_quoted = true,
         .streamed = true,
     };
     return engine_guard_open(s->shared->chdb, &request, &q->db, err);

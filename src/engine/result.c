@@ -189,7 +189,9 @@ enum status engine_result_send(struct chdb_session *session, struct str sql, boo
     TRY(status);
     if (!r.header_sent)
         return OK;
-    struct packet_profile_info info = {.rows = r.rows, .blocks = r.blocks, .bytes = r.bytes};
+    /* calculated: old clients would calculate it themselves, from what they do not have */
+    struct packet_profile_info info = {
+        .rows = r.rows, .blocks = r.blocks, .bytes = r.bytes, .calculated = true};
     struct packet_progress progress = {.rows = r.rows, .bytes = r.bytes};
     packet_put_profile_info(&peer->out, &info);
     packet_put_progress(&peer->out, options->revision, &progress);

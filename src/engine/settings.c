@@ -100,8 +100,6 @@ bool engine_settings_is_reader_safe(struct str name)
         "date_time_output_format",
         "aggregate_functions_null_for_empty",
         "transform_null_in",
-        "enable_analyzer",
-        "allow_experimental_analyzer",
         "use_uncompressed_cache",
         "count_distinct_implementation",
         "prefer_column_name_to_alias",
@@ -255,7 +253,8 @@ enum status engine_settings_apply(struct engine_settings *s, struct chdb_session
 }
 
 enum status engine_parameters_apply(struct chdb_session *session,
-                                    const struct packet_settings *parameters, struct error *err)
+                                    const struct packet_settings *parameters, bool quoted,
+                                    struct error *err)
 {
     CLEANUP_BUF struct buf sql = {0};
     for (size_t i = 0; i < parameters->n; i++) {
@@ -268,9 +267,13 @@ enum status engine_parameters_apply(struct chdb_session *session,
             if (!((c | 0x20) >= 'a' && (c | 0x20) <= 'z') && !(c >= '0' && c <= '9') && c != '_')
                 return error_set(err, ERR_DATA, "a query parameter's name is not an identifier");
         }
-        /* the value comes as a quoted literal already */
-        buf_printf(&sql, "%s%s = ", sql.len > 0 ? ", " : "SET ", buf_cstr(&name));
-        buf_put(&sql, p->value.data, p->value.len);
+        /* never as it comes: it could hold more than a value */
+        CLEANUP_BUF struct buf value = {0};
+        if (quoted)
+            sql_value_put(p->value.data, p->value.len, &value);
+        else
+            buf_put(&value, p->value.data, p->value.len);
+        assignment_put(&sql, buf_cstr(&name), buf_cstr(&value), value.len);
     }
     return sql.len == 0 ? OK : chdb_session_do(session, buf_cstr(&sql), err);
 }

@@ -38,9 +38,10 @@ enum status engine_settings_apply(struct engine_settings *s, struct chdb_session
                                   const struct engine_settings_known *known,
                                   const struct packet_settings *wanted, struct error *err) CHECKED;
 
-/* Query parameters ({name:Type} in the text) as SET param_name. */
+/* Query parameters ({name:Type} in the text) as SET param_name. quoted: the values are literals, as
+ * in a Query packet. */
 enum status engine_parameters_apply(struct chdb_session *session,
-                                    const struct packet_settings *parameters,
+                                    const struct packet_settings *parameters, bool quoted,
                                     struct error *err) CHECKED;
 
 /* The value of a setting in a packet, or NULL. */

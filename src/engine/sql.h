@@ -42,3 +42,5 @@ void sql_strip_put(const char *sql, size_t len, const struct sql_shape *shape, s
 void sql_literal_put(const char *text, size_t len, struct buf *out);
 /* Appends `name`, escaped likewise. */
 void sql_name_put(const char *name, size_t len, struct buf *out);
+/* A quoted string becomes its bytes; other text stays as it is. */
+void sql_value_put(const char *text, size_t len, struct buf *out);
