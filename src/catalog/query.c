@@ -108,8 +108,10 @@ static enum status failed(PGconn *conn, const PGresult *result, const char *what
     const char *text = result == NULL ? NULL : PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
     bool broken = PQstatus(conn) != CONNECTION_OK || state == NULL || state[0] == '5' ||
                   strncmp(state, "08", 2) == 0 || strncmp(state, "40", 2) == 0;
-    error_set(err, broken ? ERR_RETRY : ERR_DATA, "cannot read %s: %s", what,
-              text != NULL ? text : PQerrorMessage(conn));
+    if (text == NULL)
+        text = PQerrorMessage(conn);
+    error_set(err, broken ? ERR_RETRY : ERR_DATA, "cannot read %s: %.*s", what,
+              (int)strcspn(text, "\n"), text);
     if (err != NULL && state != NULL && strlen(state) == 5)
         memcpy(err->sqlstate, state, 6);
     return broken ? ERR_RETRY : ERR_DATA;

@@ -104,8 +104,8 @@ static enum status write_postgresql_conf(const struct shadow_cluster_options *o,
                "logging_collector = off\n"
                "log_destination = 'stderr'\n"
                "log_line_prefix = ''\n"
-               "log_min_messages = warning\n"
-               "log_checkpoints = off\n"
+               "log_min_messages = fatal\n"
+               "log_error_verbosity = terse\n"
                "lc_messages = 'C'\n"
                "timezone = 'UTC'\n"
                "log_timezone = 'UTC'\n");

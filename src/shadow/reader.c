@@ -6,6 +6,7 @@
 #include <libpq-fe.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct shadow_reader {
     char *socket_dir, *database, *login_role;
@@ -72,10 +73,8 @@ static PGconn *dial(const struct shadow_reader *r)
 
 static enum status broken(struct shadow_reader *r, const char *what, struct error *err)
 {
-    error_set(err, ERR_RETRY, "shadow: %s: %s", what, PQerrorMessage(r->conn));
-    for (char *p = err != NULL ? err->message : NULL; p != NULL && *p != '\0'; p++)
-        if (*p == '\n')
-            *p = ' ';
+    error_set(err, ERR_RETRY, "shadow: %s: %.*s", what, (int)strcspn(PQerrorMessage(r->conn), "\n"),
+              PQerrorMessage(r->conn));
     disconnect(r);
     return ERR_RETRY;
 }
@@ -143,10 +142,9 @@ static enum status check_replay(struct shadow_reader *r, struct error *err)
     return OK;
 }
 
-enum status shadow_reader_read(void *ctx, const Oid *oids, size_t noids, struct rel_desc ***ret,
-                               size_t *ret_n, struct error *err)
+static enum status read_once(struct shadow_reader *r, const Oid *oids, size_t noids,
+                             struct rel_desc ***ret, size_t *ret_n, struct error *err)
 {
-    struct shadow_reader *r = ctx;
     struct rel_desc **descs = NULL;
     size_t n = 0;
     TRY(connect_once(r, err));
@@ -166,4 +164,16 @@ enum status shadow_reader_read(void *ctx, const Oid *oids, size_t noids, struct 
     *ret = descs;
     *ret_n = n;
     return OK;
+}
+
+enum status shadow_reader_read(void *ctx, const Oid *oids, size_t noids, struct rel_desc ***ret,
+                               size_t *ret_n, struct error *err)
+{
+    struct shadow_reader *r = ctx;
+    bool was_open = r->conn != NULL;
+    enum status st = read_once(r, oids, noids, ret, ret_n, err);
+    /* a session that was left open may have died with a restart of the shadow: tried once more */
+    if (st == ERR_RETRY && was_open && r->conn == NULL)
+        st = read_once(r, oids, noids, ret, ret_n, err);
+    return st;
 }

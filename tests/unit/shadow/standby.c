@@ -422,16 +422,16 @@ static void test_pg_receivewal(void **state)
     (void)state;
     if (identity.major != 15)
         skip(); /* the other versions' packages do not have it */
-    live_do(&primary,
-            "SELECT pg_switch_wal(); CREATE TABLE t7 AS SELECT generate_series(1, 40000) g; "
-            "SELECT pg_switch_wal()");
-    int rc = live_shell(out, sizeof out,
-                        "cd %s && mkdir recv && (timeout 5 pg_receivewal -h %s -p %d -D recv -n "
-                        ">recv.log 2>&1; true); "
-                        "n=0; for f in recv/*; do case $f in *.partial) continue;; esac; "
-                        "cmp $f data/pg_wal/$(basename $f) && n=$((n+1)); done; test $n -ge 1 && "
-                        "echo same; cat recv.log",
-                        primary.dir, shadow_cluster_socket_dir(cluster), SHADOW_WALSENDER_PORT);
+    int rc = live_shell(
+        out, sizeof out,
+        "cd %s && mkdir recv && { timeout 5 pg_receivewal -h %s -p %d -D recv -n >recv.log 2>&1 & "
+        "} && "
+        "sleep 1; psql -X -q -d '%s' -c 'CREATE TABLE t7 AS SELECT generate_series(1, 40000) g' "
+        "-c 'SELECT pg_switch_wal()' >/dev/null; wait; "
+        "n=0; for f in recv/*; do case $f in *.partial) continue;; esac; "
+        "cmp $f data/pg_wal/$(basename $f) && n=$((n+1)); done; test $n -ge 2 && echo same; "
+        "ls recv; cat recv.log",
+        primary.dir, shadow_cluster_socket_dir(cluster), SHADOW_WALSENDER_PORT, primary.conninfo);
     assert_int_equal(rc, 0);
     if (strstr(out, "same") == NULL)
         fail_msg("%s", out);
@@ -481,15 +481,15 @@ static void test_cannot_start(void **state)
     assert_non_null(strstr(err.message, "/nonexistent"));
     shadow_cluster_stop(c, 1000);
     /* postgres itself refuses: its words are in the error */
-    CLEANUP_FREE char *filenode_map = xasprintf("%s/global/pg_filenode.map", data_dir);
-    CLEANUP_FREE char *aside = xasprintf("%s.aside", filenode_map);
-    assert_int_equal(rename(filenode_map, aside), 0);
+    CLEANUP_FREE char *wal_dir = xasprintf("%s/pg_wal", data_dir);
+    CLEANUP_FREE char *aside = xasprintf("%s.aside", wal_dir);
+    assert_int_equal(rename(wal_dir, aside), 0);
     options = cluster_options();
     assert_ok(shadow_cluster_start(&options, &c, &err));
     assert_int_equal(shadow_cluster_wait_ready(c, in_ms(60000), &err), ERR_CONFIG);
-    assert_non_null(strstr(err.message, "pg_filenode.map"));
+    assert_non_null(strstr(err.message, "pg_wal"));
     shadow_cluster_stop(c, 1000);
-    assert_int_equal(rename(aside, filenode_map), 0);
+    assert_int_equal(rename(aside, wal_dir), 0);
     start_cluster();
     assert_ok(shadow_cluster_wait_ready(cluster, in_ms(60000), &err));
 }
