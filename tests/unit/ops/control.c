@@ -43,6 +43,7 @@ static enum status handle_wait(void *ctx, const struct control_request *request,
         pthread_cond_wait(&gate.changed, &gate.lock);
     bool cancelled = gate.cancelled;
     gate.waiting--;
+    pthread_cond_broadcast(&gate.changed);
     pthread_mutex_unlock(&gate.lock);
     control_request_on_cancel(request, NULL, NULL);
     return cancelled ? error_set(err, ERR_CANCELLED, "stopped waiting") : OK;
@@ -247,7 +248,7 @@ static void test_two_requests_and_a_split_one(void **state)
     char reply[2000];
     size_t have = 0, lines = 0, n;
     connect_raw(&s);
-    assert_ok(stream_write(&s, "{\"verb\":\"echo\"}\n{\"ve", 21, STREAM_NO_DEADLINE, &err));
+    assert_ok(stream_write(&s, "{\"verb\":\"echo\"}\n{\"ve", 20, STREAM_NO_DEADLINE, &err));
     assert_ok(stream_write(&s, "rb\":\"echo\",\"n\":2}\n", 18, STREAM_NO_DEADLINE, &err));
     while (lines < 2) {
         assert_ok(stream_read(&s, reply + have, sizeof reply - 1 - have,
