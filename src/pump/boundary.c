@@ -162,17 +162,26 @@ enum status boundary_hold(struct boundary *b, XLogRecPtr commit_end, const Oid *
     return OK;
 }
 
-enum status boundary_capture_all(struct boundary *b, XLogRecPtr lsn, struct error *err)
+enum status boundary_capture_start(struct boundary *b, XLogRecPtr lsn, struct error *err)
 {
     struct rel_desc **read = NULL;
-    size_t nread = 0, n = 0;
+    size_t nread = 0, nknown, n = 0;
     TRY(read_catalog(b, lsn, NULL, 0, &read, &nread, err));
-    struct rel_desc **kept = xcalloc(nread, sizeof(struct rel_desc *));
+    CLEANUP_FREE Oid *known = known_oids(b, UINT64_MAX, &nknown);
+    struct rel_desc **all = xcalloc(nread + nknown, sizeof(struct rel_desc *));
     for (size_t i = 0; i < nread; i++)
         if (read[i]->relkind != 't')
-            kept[n++] = read[i];
-    enum status st = history_append(b->history, kept, n, lsn, err);
-    free(kept);
+            all[n++] = rel_desc_ref(read[i]);
+    for (size_t i = 0; i < nknown; i++) {
+        struct rel_desc *was = history_by_oid(b->history, known[i], UINT64_MAX);
+        if (was != NULL && !contains(read, nread, known[i]))
+            all[n++] = dropped_desc(was, 0);
+        rel_desc_unref(was);
+    }
+    enum status st = history_append(b->history, all, n, lsn, err);
+    for (size_t i = 0; i < n; i++)
+        rel_desc_unref(all[i]);
+    free(all);
     catalog_query_free(read, nread);
     return st;
 }

@@ -28,8 +28,9 @@ void boundary_fini(struct boundary *b);
 /* Everything through commit_end must be in the archive and nothing beyond. */
 enum status boundary_hold(struct boundary *b, XLogRecPtr commit_end, const Oid *oids, size_t n,
                           bool all, struct error *err) CHECKED;
-/* The whole catalog as the shadow has it at lsn, as the beginning of the history. */
-enum status boundary_capture_all(struct boundary *b, XLogRecPtr lsn, struct error *err) CHECKED;
+/* The whole catalog as the shadow has it at lsn, as the beginning of the history: it holds from 0
+ * on, in place of what was there, and everything through lsn counts as captured. */
+enum status boundary_capture_start(struct boundary *b, XLogRecPtr lsn, struct error *err) CHECKED;
 void boundary_stats(struct boundary *b, uint64_t *ret_count, double *ret_p50_ms,
                     double *ret_max_ms);
 void boundary_waiting(struct boundary *b, char *text, size_t cap);

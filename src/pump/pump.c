@@ -33,8 +33,8 @@ struct pump {
     atomic_ullong received, server_end;
     atomic_int backend_pid;
     XLogRecPtr sent_flush;
-    XLogRecPtr ended_at;    /* window mode */
-    uint64_t saved_version; /* of the filenodes */
+    XLogRecPtr last_end, ended_at; /* window mode */
+    uint64_t saved_version;        /* of the filenodes */
     uint64_t first_segment;
     bool filter_ended; /* after an error in a record or in what was done about it */
 };

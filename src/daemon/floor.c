@@ -1,0 +1,202 @@
+/* The status interval: floor and acks made durable together, then told to the source; the archive
+ * cut behind the shadow; metrics; the log line. */
+#include "base/fault.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "daemon/state.h"
+#include "pg/control_file.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#define REPLY_MAX_MS 10000
+
+/* Power loss on chdb (clickhouse-notes 4): what is acknowledged is on disk before the floor says
+ * so. */
+static enum status sync_engines(struct daemon *d, struct error *err)
+{
+    for (size_t i = 0; i < d->config->ndestinations; i++) {
+        const struct config_destination *cd = &d->config->destinations[i];
+        if (cd->kind != DESTINATION_CHDB || cd->fsync != FSYNC_FLOOR)
+            continue;
+        CLEANUP_FREE char *path = cd->path != NULL && cd->path[0] != '\0'
+                                      ? xstrdup(cd->path)
+                                      : xasprintf("%s/chdb", d->config->state_dir);
+        CLEANUP_FD int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd < 0 || syncfs(fd) != 0)
+            return error_sys(err, ERR_RETRY, "cannot sync %s", path);
+    }
+    return OK;
+}
+
+static void fill_lsns(struct daemon *d, struct manifest *m, XLogRecPtr ack)
+{
+    m->lsn.source_received = pump_received_lsn(d->pump);
+    m->lsn.filter_durable = wal_archive_sealed_lsn(d->archive);
+    m->lsn.shadow_replay = shadow_walsender_applied(d->walsender);
+    m->lsn.shadow_flush = shadow_walsender_flushed(d->walsender);
+    m->lsn.drain = atomic_load(&pipeline_reorder(d->pipeline)->commit_lsn);
+    m->lsn.emitter_ack = ack;
+}
+
+enum status daemon_floor_save(struct daemon *d, struct error *err)
+{
+    struct manifest *m = &d->manifest;
+    size_t n = d->config->ndestinations;
+    CLEANUP_FREE XLogRecPtr *acks = xcalloc(n, sizeof *acks);
+    XLogRecPtr floor = pipeline_floor(d->pipeline, acks);
+    XLogRecPtr lowest = UINT64_MAX;
+    floor = MIN(floor, wal_archive_sealed_lsn(d->archive));
+    floor = lsn_segment_start(floor, d->source.segment_bytes);
+    floor = MAX(floor, m->floor);
+    for (size_t i = 0; i < n; i++)
+        lowest = MIN(lowest, acks[i]);
+    TRY(sync_engines(d, err));
+    TRY(daemon_load_step(d, err));
+    if (!atomic_load(&pipeline_reorder(d->pipeline)->load_guard))
+        m->load.next_xid = 0; /* every transaction of the load's time is over */
+    pthread_mutex_lock(&d->lock);
+    m->floor = floor;
+    for (size_t i = 0; i < n; i++)
+        manifest_ack_set(m, d->config->destinations[i].name,
+                         MAX(acks[i], manifest_ack_get(m, d->config->destinations[i].name)));
+    fill_lsns(d, m, lowest);
+    pthread_mutex_unlock(&d->lock);
+    FAULT_POINT("manifest-before-save");
+    TRY(manifest_save(m, d->paths.manifest, err));
+    FAULT_POINT("manifest-after-save");
+    pthread_mutex_lock(&d->lock);
+    d->floor = floor;
+    pthread_mutex_unlock(&d->lock);
+    return OK;
+}
+
+/* Segments the shadow can still ask for stay: from its last restartpoint on, and retention_bytes.
+ */
+static enum status trim_archive(struct daemon *d, struct error *err)
+{
+    CLEANUP_FREE char *path = xasprintf("%s/global/pg_control", d->paths.shadow);
+    CLEANUP_BUF struct buf file = {0};
+    struct control_file control;
+    XLogRecPtr replay = shadow_walsender_applied(d->walsender);
+    XLogRecPtr retention = (XLogRecPtr)d->config->ops.retention_bytes;
+    if (retention == 0 || replay <= retention)
+        return OK;
+    TRY(file_read_all(path, 1 << 20, &file, err));
+    TRY(control_file_parse(file.data, file.len, &control, err));
+    XLogRecPtr cut = MIN(replay - retention, control.checkpoint.redo);
+    /* the filter starts again from the floor and wants the segment before it */
+    cut = MIN(cut, d->floor);
+    return wal_archive_trim(d->archive, cut, err);
+}
+
+static enum status check_not_synchronous(struct daemon *d, struct source_sql **sql,
+                                         struct error *err)
+{
+    int pid = pump_backend_pid(d->pump), priority = 0;
+    struct error quiet;
+    if (pid == 0)
+        return OK;
+    if (*sql == NULL || source_sql_broken(*sql)) {
+        source_sql_close(*sql);
+        *sql = NULL;
+        if (source_sql_open(d->config->source.conninfo, APPLICATION_NAME, sql, &quiet) != OK)
+            return OK; /* the pump tells about an unreachable source */
+    }
+    if (source_sql_sync_priority(*sql, pid, &priority, &quiet) != OK || priority <= 0)
+        return OK;
+    return error_set(err, ERR_CONFIG,
+                     "the source counts walshadow as a synchronous standby (sync_priority %d): its "
+                     "commits would wait for us. Take %s out of synchronous_standby_names",
+                     priority, APPLICATION_NAME);
+}
+
+static void update_metrics(struct daemon *d)
+{
+    struct budget *budget = pipeline_budget(d->pipeline);
+    struct reorder *r = pipeline_reorder(d->pipeline);
+    metric_gauge(METRIC_SOURCE_RECEIVED_LSN, (int64_t)pump_received_lsn(d->pump));
+    metric_gauge(METRIC_SHADOW_REPLAY_LSN, (int64_t)shadow_walsender_applied(d->walsender));
+    metric_gauge(METRIC_FLOOR_LSN, (int64_t)d->floor);
+    metric_gauge(METRIC_ARCHIVE_BYTES, (int64_t)wal_archive_bytes(d->archive));
+    metric_gauge(METRIC_DECODER_COMMIT_LSN, (int64_t)atomic_load(&r->commit_lsn));
+    metric_gauge(METRIC_FILTER_LSN, (int64_t)wal_archive_sealed_lsn(d->archive));
+    metric_gauge(METRIC_XACTS_COMMITTED, (int64_t)atomic_load(&r->committed));
+    metric_gauge(METRIC_XACTS_ABORTED, (int64_t)atomic_load(&r->aborted));
+    metric_gauge(METRIC_RESIDENT_PAYLOAD, (int64_t)atomic_load(&budget->used));
+    metric_gauge(METRIC_RESIDENT_PAYLOAD_PEAK, (int64_t)atomic_load(&budget->peak));
+    metric_gauge(METRIC_BUDGET_WAITS, (int64_t)atomic_load(&budget->waits));
+    metric_gauge(METRIC_BUDGET_OVERSHOOTS, (int64_t)atomic_load(&budget->overshoots));
+    metric_gauge(METRIC_XACT_ACTIVE, (int64_t)xact_buffer_count(r->xacts));
+    metric_gauge(METRIC_XACT_BYTES, (int64_t)xact_buffer_bytes(r->xacts));
+    metric_gauge(METRIC_SPILL_EVICTIONS, (int64_t)xact_buffer_spills(r->xacts));
+    metric_gauge(METRIC_SHADOW_CONNECTIONS, (int64_t)shadow_walsender_connections(d->walsender));
+    metric_gauge(METRIC_UPTIME_SECONDS, (int64_t)((clock_now_ns() - d->started_ns) / 1000000000u));
+    struct destination **destinations;
+    size_t n = pipeline_destinations(d->pipeline, &destinations);
+    for (size_t i = 0; i < n; i++) {
+        const char *name = destinations[i]->options.name;
+        XLogRecPtr ack = ack_lsn(destinations[i]->ack);
+        metric_set(metric_series_get(METRIC_EMITTER_ACK_LSN, name, NULL), (int64_t)ack);
+        metric_set(metric_series_get(METRIC_DEST_LAG_BYTES, name, NULL),
+                   (int64_t)(pump_received_lsn(d->pump) - MIN(ack, pump_received_lsn(d->pump))));
+        metric_set(metric_series_get(METRIC_EMITTER_ROWS, name, NULL),
+                   (int64_t)atomic_load(&destinations[i]->rows));
+        metric_set(metric_series_get(METRIC_EMITTER_INSERTS, name, NULL),
+                   (int64_t)atomic_load(&destinations[i]->inserts));
+        metric_set(metric_series_get(METRIC_EMITTER_ERRORS, name, NULL),
+                   (int64_t)atomic_load(&destinations[i]->errors));
+    }
+}
+
+static enum status interval(struct daemon *d, struct source_sql **sql, struct error *err)
+{
+    struct error quiet;
+    TRY(daemon_floor_save(d, err));
+    if (pump_send_status(d->pump, d->floor, &quiet) != OK)
+        log_debug("msg=\"status reply not sent\" error=%s", LOG_Q(quiet.message));
+    if (trim_archive(d, &quiet) != OK)
+        log_warn("msg=\"archive not trimmed\" error=%s", LOG_Q(quiet.message));
+    TRY(check_not_synchronous(d, sql, err));
+    update_metrics(d);
+    log_info("msg=status received=" LSN_FMT " commit=" LSN_FMT " ack=" LSN_FMT " floor=" LSN_FMT
+             " shadow=" LSN_FMT " open_xacts=%zu",
+             LSN_ARGS(pump_received_lsn(d->pump)),
+             LSN_ARGS(atomic_load(&pipeline_reorder(d->pipeline)->commit_lsn)),
+             LSN_ARGS(d->manifest.lsn.emitter_ack), LSN_ARGS(d->floor),
+             LSN_ARGS(shadow_walsender_applied(d->walsender)),
+             xact_buffer_count(pipeline_reorder(d->pipeline)->xacts));
+    return OK;
+}
+
+/* Sleeps to the next interval; false on a stop. */
+static bool wait_interval(struct daemon *d, int64_t ms)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += ms / 1000 + (until.tv_nsec + (ms % 1000) * 1000000) / 1000000000;
+    until.tv_nsec = (until.tv_nsec + (ms % 1000) * 1000000) % 1000000000;
+    pthread_mutex_lock(&d->status_lock);
+    while (!atomic_load(&d->stopping) &&
+           pthread_cond_timedwait(&d->status_wake, &d->status_lock, &until) == 0)
+        ;
+    pthread_mutex_unlock(&d->status_lock);
+    return !atomic_load(&d->stopping);
+}
+
+void *daemon_status_main(void *arg)
+{
+    struct daemon *d = arg;
+    struct source_sql *sql = NULL;
+    int64_t ms = MIN(d->config->ops.status_interval_ms, (int64_t)REPLY_MAX_MS);
+    struct error err;
+    while (wait_interval(d, ms))
+        if (!fatal_is_set(&d->fatal) && interval(d, &sql, &err) != OK)
+            fatal_raise(&d->fatal, &err);
+    source_sql_close(sql);
+    return NULL;
+}

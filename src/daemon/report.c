@@ -1,0 +1,199 @@
+/* What `walshadow status` shows. Called from control and HTTP threads at any time. */
+#include "daemon/state.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char *keep(struct status_report *r, const char *text)
+{
+    return text[0] == '\0' ? NULL : arena_strdup(&r->arena, text);
+}
+
+static void fill_source(struct daemon *d, struct status_report *r)
+{
+    r->source.system_id = d->source.system_id;
+    r->source.timeline = d->source.timeline;
+    r->source.slot = d->config->source.slot;
+    if (d->pump != NULL) {
+        r->source.received_lsn = r->source.write_lsn = pump_received_lsn(d->pump);
+        XLogRecPtr server = pump_server_lsn(d->pump);
+        r->source.retained_bytes = server > d->floor ? server - d->floor : 0;
+    }
+}
+
+static void fill_destination(struct status_report *r, struct destination *dest,
+                             struct status_destination *out)
+{
+    int64_t oldest = ack_pending_time(dest->ack);
+    *out = (struct status_destination){
+        .name = dest->options.name,
+        .ack_lsn = ack_lsn(dest->ack),
+        .rows = atomic_load(&dest->rows),
+        .inserts = atomic_load(&dest->inserts),
+        .errors = atomic_load(&dest->errors),
+    };
+    if (r->source.received_lsn > out->ack_lsn)
+        out->lag_bytes = r->source.received_lsn - out->ack_lsn;
+    if (oldest != 0) {
+        struct timespec now;
+        clock_gettime(CLOCK_REALTIME, &now);
+        double age = (double)now.tv_sec + (double)now.tv_nsec / 1e9 - (double)oldest / 1e6;
+        out->lag_seconds = MAX(age, 0.0);
+    }
+    pthread_mutex_lock(&dest->text_lock);
+    out->last_error = keep(r, dest->last_error);
+    if (r->waiting_on == NULL)
+        r->waiting_on = keep(r, dest->waiting_on);
+    pthread_mutex_unlock(&dest->text_lock);
+}
+
+static void fill_destinations(struct daemon *d, struct status_report *r)
+{
+    struct destination **destinations;
+    size_t n = pipeline_destinations(d->pipeline, &destinations);
+    r->destinations = arena_alloc(&r->arena, (n + 1) * sizeof *r->destinations);
+    r->ack_lsn = n == 0 ? 0 : UINT64_MAX;
+    for (size_t i = 0; i < n; i++) {
+        if (destinations[i] == NULL)
+            continue;
+        fill_destination(r, destinations[i], &r->destinations[r->ndestinations]);
+        r->ack_lsn = MIN(r->ack_lsn, r->destinations[r->ndestinations++].ack_lsn);
+    }
+}
+
+struct table_fill {
+    struct daemon *d;
+    struct status_report *r;
+    size_t cap;
+};
+
+static enum table_state table_state_of(const struct daemon *d, const struct table_entry *e)
+{
+    switch ((enum table_life)atomic_load(&e->life)) {
+    case TABLE_LIFE_STREAMING:
+        return atomic_load(&d->state) == DAEMON_BOOTSTRAPPING ? TABLE_LOADING : TABLE_STREAMING;
+    case TABLE_LIFE_STOPPED:
+        return TABLE_STOPPED;
+    case TABLE_LIFE_SKIPPED:
+        return TABLE_SKIPPED;
+    case TABLE_LIFE_DROPPED:
+        return TABLE_DROPPED;
+    }
+    return TABLE_STOPPED;
+}
+
+static void fill_table(void *ctx, const struct table_entry *e)
+{
+    struct table_fill *f = ctx;
+    struct status_report *r = f->r;
+    for (size_t i = 0; i < f->d->config->ndestinations; i++) {
+        const struct target *t = e->targets[i];
+        CLEANUP_FREE char *target =
+            t == NULL ? xstrdup("") : xasprintf("%s.%s", t->database, t->table);
+        if (r->ntables == f->cap) {
+            size_t cap = f->cap == 0 ? 64 : 2 * f->cap;
+            struct status_table *more = arena_alloc(&r->arena, cap * sizeof *more);
+            if (r->ntables > 0)
+                memcpy(more, r->tables, r->ntables * sizeof *more);
+            r->tables = more;
+            f->cap = cap;
+        }
+        r->tables[r->ntables++] = (struct status_table){
+            .name = arena_strdup(&r->arena, e->name),
+            .destination = f->d->config->destinations[i].name,
+            .target = arena_strdup(&r->arena, target),
+            .rows = atomic_load(&e->rows[i]),
+            .state = table_state_of(f->d, e),
+            .reason = e->reason == NULL ? NULL : arena_strdup(&r->arena, e->reason),
+        };
+    }
+}
+
+static int table_order(const void *a, const void *b)
+{
+    return strcmp(((const struct status_table *)a)->name, ((const struct status_table *)b)->name);
+}
+
+static void fill_load(struct daemon *d, struct status_report *r)
+{
+    struct load_progress p;
+    if (d->load == NULL)
+        return;
+    load_progress_get(d->load, &p);
+    double seconds = (double)(clock_now_ns() - d->load_started_ns) / 1e9;
+    double bytes_per_s = seconds > 0 ? (double)p.bytes_done / seconds : 0;
+    r->bootstrap.bytes_done = p.bytes_done;
+    r->bootstrap.bytes_total = p.bytes_total;
+    r->bootstrap.rows = p.rows;
+    r->bootstrap.rows_per_s = seconds > 0 ? (double)p.rows / seconds : 0;
+    r->bootstrap.eta_s = p.bytes_total > p.bytes_done && bytes_per_s > 0
+                             ? (double)(p.bytes_total - p.bytes_done) / bytes_per_s
+                             : 0;
+}
+
+/* The first of these that waits names what holds progress. */
+static void fill_waiting(struct daemon *d, struct status_report *r)
+{
+    char text[300] = "";
+    if (d->waiting[0] != '\0')
+        snprintf(text, sizeof text, "%s", d->waiting);
+    if (text[0] == '\0' && d->pump != NULL)
+        pump_waiting(d->pump, text, sizeof text);
+    if (text[0] == '\0')
+        boundary_waiting(&d->boundary, text, sizeof text);
+    if (text[0] == '\0' && d->cluster != NULL)
+        shadow_cluster_waiting_on(d->cluster, text, sizeof text);
+    for (size_t i = 0; text[0] == '\0' && d->supervisors != NULL && i < d->config->ndestinations;
+         i++)
+        if (d->supervisors[i] != NULL)
+            ch_supervisor_state(d->supervisors[i], text, sizeof text);
+    r->waiting_on = keep(r, text);
+}
+
+static void fill_pipeline(struct daemon *d, struct status_report *r)
+{
+    struct reorder *re = pipeline_reorder(d->pipeline);
+    struct table_fill f = {.d = d, .r = r};
+    fill_destinations(d, r);
+    r->resident_bytes = atomic_load(&pipeline_budget(d->pipeline)->used);
+    r->decoder.commit_lsn = atomic_load(&re->commit_lsn);
+    if (re->xacts != NULL) {
+        XLogRecPtr oldest = xact_buffer_oldest_lsn(re->xacts);
+        r->decoder.open_xacts = xact_buffer_count(re->xacts);
+        r->decoder.oldest_open_lsn = oldest == UINT64_MAX ? 0 : oldest;
+    }
+    if (pipeline_tables(d->pipeline) != NULL)
+        tables_each(pipeline_tables(d->pipeline), fill_table, &f);
+    if (r->ntables > 1)
+        qsort(r->tables, r->ntables, sizeof *r->tables, table_order);
+}
+
+void daemon_report_fill(void *ctx, struct status_report *r)
+{
+    struct daemon *d = ctx;
+    r->state = (enum daemon_state)atomic_load(&d->state);
+    r->pid = getpid();
+    r->uptime_s = (int64_t)((clock_now_ns() - d->started_ns) / 1000000000u);
+    r->bootstrap.eta_s = -1;
+    pthread_mutex_lock(&d->lock);
+    if (d->http != NULL)
+        r->http = arena_strdup(&r->arena, http_server_address(d->http));
+    fill_source(d, r);
+    fill_waiting(d, r);
+    if (r->state == DAEMON_STREAMING && d->pump != NULL && !pump_connected(d->pump))
+        r->state = DAEMON_RECONNECTING;
+    if (d->walsender != NULL) {
+        r->shadow.replay_lsn = shadow_walsender_applied(d->walsender);
+        r->shadow.connected = shadow_walsender_connections(d->walsender) > 0;
+    }
+    if (d->archive != NULL)
+        r->archive_bytes = wal_archive_bytes(d->archive);
+    r->floor_lsn = d->floor;
+    boundary_stats(&d->boundary, &r->holds.count, &r->holds.p50_ms, &r->holds.max_ms);
+    if (d->pipeline != NULL)
+        fill_pipeline(d, r);
+    fill_load(d, r);
+    pthread_mutex_unlock(&d->lock);
+}

@@ -1,0 +1,128 @@
+/* The daemon's parts, wired. Only files of this folder include it. */
+#pragma once
+#include "base/fatal.h"
+#include "catalog/query.h"
+#include "clickhouse/supervisor.h"
+#include "daemon/daemon.h"
+#include "load/job.h"
+#include "ops/control.h"
+#include "ops/http.h"
+#include "ops/manifest.h"
+#include "ops/status.h"
+#include "pipeline/pipeline.h"
+#include "pump/boundary.h"
+#include "pump/pump.h"
+#include "shadow/cluster.h"
+#include "source/sql.h"
+
+#define APPLICATION_NAME "walshadow"
+
+struct source_facts {
+    unsigned major;
+    uint64_t system_id;
+    uint32_t timeline;
+    uint64_t segment_bytes;
+    struct catalog_database database;
+    struct source_login login;
+    char bin_dir[512]; /* of the shadow's programs */
+};
+
+struct paths {
+    char *shadow, *wal, *spill, *manifest, *catalog_log, *filenodes, *control_sock, *engine_sock,
+        *http_sock, *lock, *socket_dir;
+};
+
+struct daemon {
+    const struct config *config;
+    struct run_options options;
+    struct paths paths;
+    int lock_fd;
+    uint64_t started_ns;
+    struct fatal fatal;
+    atomic_bool stopping;
+    atomic_int state;     /* enum daemon_state */
+    int wake_fd;          /* eventfd: the main thread looks at fatal, finished and stopping */
+    atomic_bool finished; /* max_segments reached, dry run done */
+
+    pthread_mutex_t
+        lock; /* guards the pointers below against report and status threads, and waiting */
+    char waiting[300];
+    struct source_facts source;
+    struct source_sql *sql; /* of the sequence thread; interrupted from others under lock */
+    struct catalog_filenode *catalog_files; /* seed: which filenodes are statistics catalogs */
+    size_t ncatalog_files;
+    struct manifest manifest;
+    struct history *history;
+    struct wal_archive *archive;
+    struct catalog_filenodes *filenodes;
+    struct shadow_walsender *walsender;
+    struct shadow_cluster *cluster;
+    struct shadow_reader *reader;
+    struct boundary boundary;
+    struct pump *pump;
+    struct pipeline *pipeline;
+    struct ch_supervisor **supervisors; /* per destination, NULL where none */
+    struct pipeline_endpoint *endpoints;
+    struct load *load; /* while rows of the initial load may still come */
+    struct load_jobs *load_jobs;
+    struct bootstrap *bootstrap; /* what the load's callbacks need */
+    struct ack **load_acks;
+    struct source_repl *backup_repl; /* interrupted at a stop */
+    XLogRecPtr floor;
+    uint64_t load_started_ns;
+
+    struct control_server *control;
+    struct http_server *http;
+    pthread_t sequence_thread, status_thread;
+    bool sequence_started, status_started;
+    pthread_mutex_t status_lock; /* with status_wake: the status thread's sleep */
+    pthread_cond_t status_wake;
+};
+
+/* prepare.c: before any thread */
+enum status daemon_prepare(struct daemon *d, struct error *err) CHECKED; /* user, directory, lock */
+void daemon_paths_free(struct daemon *d);
+
+/* source.c */
+enum status daemon_source_open(struct daemon *d, struct error *err) CHECKED; /* SQL, facts */
+enum status daemon_preflight(struct daemon *d, bool needs_load, struct error *err) CHECKED;
+enum status daemon_slot_ensure(struct daemon *d, bool expected, struct error *err) CHECKED;
+
+/* engine.c */
+enum status daemon_engines_start(struct daemon *d, struct error *err) CHECKED;
+void daemon_engines_stop(struct daemon *d);
+
+/* shadow.c */
+enum status daemon_shadow_start(struct daemon *d, struct error *err) CHECKED;
+void daemon_shadow_stop(struct daemon *d);
+
+/* bootstrap.c */
+enum status daemon_bootstrap(struct daemon *d, struct error *err) CHECKED;
+enum status daemon_load_step(struct daemon *d, struct error *err) CHECKED; /* status thread */
+void daemon_load_free(struct daemon *d);
+bool daemon_is_statistics(void *ctx, struct rel_file_locator locator);
+
+/* stream.c */
+enum status daemon_storage_open(struct daemon *d, struct error *err) CHECKED;
+enum status daemon_pipeline_open(struct daemon *d, XLogRecPtr lsn, struct error *err) CHECKED;
+enum status daemon_stream_start(struct daemon *d, struct error *err) CHECKED;
+
+/* floor.c */
+void *daemon_status_main(void *arg);
+enum status daemon_floor_save(struct daemon *d, struct error *err) CHECKED;
+
+/* report.c, serve.c */
+void daemon_report_fill(void *ctx, struct status_report *ret);
+enum status daemon_serve_start(struct daemon *d, struct error *err) CHECKED;
+void daemon_serve_stop(struct daemon *d);
+
+void daemon_set_state(struct daemon *d, enum daemon_state state);
+void daemon_set_waiting(struct daemon *d, const char *fmt, ...) PRINTF(2, 3);
+/* Sleeps, ends early on a stop: then ERR_CANCELLED. */
+enum status daemon_pause(struct daemon *d, unsigned ms, struct error *err) CHECKED;
+static inline enum status daemon_check(struct daemon *d, struct error *err)
+{
+    return atomic_load(&d->stopping) || fatal_is_set(&d->fatal)
+               ? error_set(err, ERR_CANCELLED, "stopping")
+               : OK;
+}

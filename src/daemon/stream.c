@@ -1,0 +1,153 @@
+/* Streaming, after a load and after a restart alike: from the manifest's floor. */
+#include "base/file.h"
+#include "base/log.h"
+#include "daemon/state.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* History, archive, catalog filenodes. */
+enum status daemon_storage_open(struct daemon *d, struct error *err)
+{
+    TRY(history_open(d->paths.catalog_log, &d->history, err));
+    struct wal_archive *archive = NULL;
+    TRY(wal_archive_open(d->paths.wal, d->source.segment_bytes, d->source.timeline, &archive, err));
+    pthread_mutex_lock(&d->lock);
+    d->archive = archive;
+    pthread_mutex_unlock(&d->lock);
+    d->filenodes = catalog_filenodes_new();
+    struct error missing = {0};
+    if (file_exists(d->paths.filenodes) &&
+        catalog_filenodes_load(d->filenodes, d->paths.filenodes, &missing) != OK) {
+        *err = missing;
+        return missing.kind;
+    }
+    TRY(catalog_query_filenodes(source_sql_conn(d->sql), &d->catalog_files, &d->ncatalog_files,
+                                err));
+    for (size_t i = 0; i < d->ncatalog_files; i++)
+        catalog_filenodes_add(d->filenodes, d->catalog_files[i].locator.db_oid,
+                              d->catalog_files[i].locator.rel_number);
+    return OK;
+}
+
+enum status daemon_pipeline_open(struct daemon *d, XLogRecPtr lsn, struct error *err)
+{
+    struct pipeline *p = NULL;
+    for (size_t i = 0; i < d->config->ndestinations; i++)
+        d->endpoints[i].ack = lsn;
+    const struct pipeline_options options = {
+        .config = d->config,
+        .history = d->history,
+        .fatal = &d->fatal,
+        .spill_dir = d->paths.spill,
+        .system_id = d->source.system_id,
+        .database_oid = d->source.database.oid,
+        .endpoints = d->endpoints,
+    };
+    enum status st = pipeline_open(&options, &p, err);
+    pthread_mutex_lock(&d->lock);
+    d->pipeline = p;
+    pthread_mutex_unlock(&d->lock);
+    return st == OK ? daemon_check(d, err) : st;
+}
+
+static enum status feed(void *ctx, struct feed_batch *batch, struct error *err)
+{
+    struct daemon *d = ctx;
+    return pipeline_feed(d->pipeline, batch, err);
+}
+
+static void segments_done(void *ctx)
+{
+    struct daemon *d = ctx;
+    log_info("msg=\"segments read as asked for, stopping\"");
+    atomic_store(&d->finished, true);
+    uint64_t one = 1;
+    ssize_t ignored = write(d->wake_fd, &one, sizeof one);
+    (void)ignored;
+}
+
+static enum status hold(void *ctx, XLogRecPtr commit_end, const Oid *oids, size_t n, bool all,
+                        struct error *err)
+{
+    struct daemon *d = ctx;
+    return boundary_hold(&d->boundary, commit_end, oids, n, all, err);
+}
+
+static enum status load_fate_hook(void *ctx, TransactionId xid, bool committed, struct error *err)
+{
+    struct daemon *d = ctx;
+    return load_fate(d->load, xid, committed, err);
+}
+
+static enum status load_running_hook(void *ctx, TransactionId oldest, struct error *err)
+{
+    struct daemon *d = ctx;
+    return load_running_xacts(d->load, oldest, err);
+}
+
+static XLogRecPtr lowest_ack(const struct daemon *d)
+{
+    XLogRecPtr ack = UINT64_MAX;
+    for (size_t i = 0; i < d->config->ndestinations; i++)
+        ack = MIN(ack, manifest_ack_get(&d->manifest, d->config->destinations[i].name));
+    return ack;
+}
+
+static enum status pipeline_begin(struct daemon *d, struct error *err)
+{
+    XLogRecPtr ack = lowest_ack(d);
+    struct reorder_options options = {
+        .skip_until = ack,
+        .load_end = history_captured_lsn(d->history),
+        .load_xid = (TransactionId)d->manifest.load.next_xid,
+    };
+    if (d->load != NULL)
+        options.hooks =
+            (struct reorder_hooks){.ctx = d, .fate = load_fate_hook, .running = load_running_hook};
+    struct destination **destinations;
+    size_t n = pipeline_destinations(d->pipeline, &destinations);
+    for (size_t i = 0; i < n; i++)
+        ack_dispatched(destinations[i]->ack, ack);
+    return pipeline_start(d->pipeline, &options, err);
+}
+
+enum status daemon_stream_start(struct daemon *d, struct error *err)
+{
+    XLogRecPtr start = d->options.start_lsn != 0
+                           ? lsn_segment_start(d->options.start_lsn, d->source.segment_bytes)
+                           : d->manifest.floor;
+    TRY(pipeline_begin(d, err));
+    const struct pump_options options = {
+        .conninfo = d->config->source.conninfo,
+        .application_name = APPLICATION_NAME,
+        .slot = d->config->source.slot,
+        .system_id = d->source.system_id,
+        .timeline = d->source.timeline,
+        .major = d->source.major,
+        .segment_bytes = d->source.segment_bytes,
+        .database = d->source.database.oid,
+        .start = start,
+        .archive = d->archive,
+        .filenodes = d->filenodes,
+        .filenodes_path = d->paths.filenodes,
+        .records = {.changes_from = d->manifest.load.start_lsn,
+                    .load_xid = (TransactionId)d->manifest.load.next_xid,
+                    .is_statistics = daemon_is_statistics,
+                    .boundary = hold,
+                    .ctx = d},
+        .max_segments = d->options.max_segments,
+        .fatal = &d->fatal,
+        .ctx = d,
+        .feed = feed,
+        .segments_done = segments_done,
+    };
+    struct pump *pump = NULL;
+    TRY(pump_start(&options, &pump, err));
+    pthread_mutex_lock(&d->lock);
+    d->pump = pump;
+    pthread_mutex_unlock(&d->lock);
+    daemon_set_state(d, DAEMON_STREAMING);
+    return daemon_check(d, err);
+}

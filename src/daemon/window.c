@@ -1,0 +1,157 @@
+#include "daemon/window.h"
+#include "pg/change.h"
+#include "pg/xact_record.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <uthash.h>
+
+struct relation_facts {
+    Oid oid;
+    bool truncated, rewritten, old_xact;
+    UT_hash_handle hh;
+};
+
+struct truncate_of {
+    TransactionId xid;
+    Oid oid;
+};
+
+struct window_facts {
+    unsigned major;
+    Oid database;
+    _Atomic TransactionId next_xid;
+    struct relation_facts *relations;
+    struct truncate_of *truncates; /* seen, whatever became of them */
+    size_t ntruncates, cap;
+};
+
+struct window_facts *window_facts_new(unsigned major, Oid database)
+{
+    struct window_facts *f = xcalloc(1, sizeof *f);
+    f->major = major;
+    f->database = database;
+    return f;
+}
+
+void window_facts_free(struct window_facts *f)
+{
+    struct relation_facts *r, *next;
+    if (f == NULL)
+        return;
+    HASH_ITER (hh, f->relations, r, next) {
+        HASH_DEL(f->relations, r);
+        free(r);
+    }
+    free(f->truncates);
+    free(f);
+}
+
+void window_facts_set_next_xid(struct window_facts *f, TransactionId next_xid)
+{
+    atomic_store(&f->next_xid, next_xid);
+}
+
+static const struct relation_facts *find(const struct window_facts *f, Oid oid)
+{
+    struct relation_facts *r;
+    HASH_FIND(hh, f->relations, &oid, sizeof oid, r);
+    return r;
+}
+
+static struct relation_facts *get(struct window_facts *f, Oid oid)
+{
+    struct relation_facts *r = (struct relation_facts *)(uintptr_t)find(f, oid);
+    if (r == NULL) {
+        r = xcalloc(1, sizeof *r);
+        r->oid = oid;
+        HASH_ADD(hh, f->relations, oid, sizeof r->oid, r);
+    }
+    return r;
+}
+
+static enum status note_truncate(struct window_facts *f, const struct wal_record *record,
+                                 struct error *err)
+{
+    struct heap_truncate t;
+    TRY(heap_truncate_parse(record, &t, err));
+    if (t.db_oid != f->database)
+        return OK;
+    if (f->ntruncates + t.nrelids > f->cap) {
+        f->cap = 2 * (f->ntruncates + t.nrelids);
+        f->truncates = xrealloc(f->truncates, f->cap * sizeof *f->truncates);
+    }
+    for (uint32_t i = 0; i < t.nrelids; i++) {
+        Oid oid;
+        memcpy(&oid, t.relids + (size_t)i * 4, 4);
+        f->truncates[f->ntruncates++] = (struct truncate_of){record->xid, oid};
+    }
+    return OK;
+}
+
+static bool is_member(const struct xact_record *x, TransactionId xid)
+{
+    if (xid == x->xid)
+        return true;
+    for (uint32_t i = 0; i < x->subxacts.count; i++)
+        if (xid_list_get(&x->subxacts, i) == xid)
+            return true;
+    return false;
+}
+
+static bool truncates(const struct window_facts *f, const struct xact_record *x, Oid oid)
+{
+    for (size_t i = 0; i < f->ntruncates; i++)
+        if (f->truncates[i].oid == oid && is_member(x, f->truncates[i].xid))
+            return true;
+    return false;
+}
+
+static void note_commit(struct window_facts *f, const struct xact_record *x)
+{
+    TransactionId next_xid = atomic_load(&f->next_xid);
+    for (uint32_t i = 0; i < x->invals.count; i++) {
+        struct inval_message m = inval_list_get(&x->invals, i);
+        if (m.kind != INVAL_RELCACHE || m.db_oid != f->database || m.rel_oid < FirstNormalObjectId)
+            continue;
+        struct relation_facts *r = get(f, m.rel_oid);
+        if (truncates(f, x, m.rel_oid))
+            r->truncated = true;
+        else if (x->dropped.count > 0)
+            r->rewritten = true;
+        if (next_xid == 0 || xid_precedes(x->xid, next_xid))
+            r->old_xact = true;
+    }
+}
+
+enum status window_facts_record(struct window_facts *f, const struct wal_record *record,
+                                struct error *err)
+{
+    struct xact_record x;
+    if (heap_record_is_truncate(record))
+        return note_truncate(f, record, err);
+    if (record->rmid != RM_XACT_ID || record->body_skipped)
+        return OK;
+    TRY(xact_record_parse(record, f->major, &x, err));
+    if (x.kind == XACT_COMMIT || x.kind == XACT_COMMIT_PREPARED)
+        note_commit(f, &x);
+    return OK;
+}
+
+bool window_facts_truncated(const struct window_facts *f, Oid oid)
+{
+    const struct relation_facts *r = find(f, oid);
+    return r != NULL && r->truncated;
+}
+
+bool window_facts_rewritten(const struct window_facts *f, Oid oid)
+{
+    const struct relation_facts *r = find(f, oid);
+    return r != NULL && r->rewritten;
+}
+
+bool window_facts_old_xact(const struct window_facts *f, Oid oid)
+{
+    const struct relation_facts *r = find(f, oid);
+    return r != NULL && r->old_xact;
+}

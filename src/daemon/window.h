@@ -1,0 +1,23 @@
+/* What the WAL of the load's window (backup start … shadow's first position) says about relations:
+ * it is compared with the seed and with the catalog at the window's end, to tell which tables the
+ * load and the stream together have whole. One writer (pump thread); read after it was joined. */
+#pragma once
+#include "pg/wal_record.h"
+
+#include <stdbool.h>
+
+struct window_facts;
+
+struct window_facts *window_facts_new(unsigned major, Oid database);
+void window_facts_free(struct window_facts *f);
+/* Transactions before it were open (or over) when the backup began. */
+void window_facts_set_next_xid(struct window_facts *f, TransactionId next_xid);
+enum status window_facts_record(struct window_facts *f, const struct wal_record *record,
+                                struct error *err) CHECKED;
+
+/* TRUNCATE of the relation was seen. */
+bool window_facts_truncated(const struct window_facts *f, Oid oid);
+/* A commit removed files and touched the relation without a TRUNCATE of it: a rewrite. */
+bool window_facts_rewritten(const struct window_facts *f, Oid oid);
+/* A transaction older than the backup touched the relation's catalog entry. */
+bool window_facts_old_xact(const struct window_facts *f, Oid oid);
