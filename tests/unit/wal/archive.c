@@ -269,8 +269,9 @@ static void straddles(void **state)
     builder_fill_page(&b, 4000);
     while (b.wal.len < 2 * SEGMENT - 9000)
         builder_record(&b, RM_XLOG_ID, 0x30, 0, none, body, 4000);
-    while (b.wal.len % PG_XLOG_BLCKSZ != PG_XLOG_BLCKSZ - 16 || b.wal.len < 2 * SEGMENT - 100)
+    while (b.wal.len / PG_XLOG_BLCKSZ % 128 != 127 || b.wal.len % PG_XLOG_BLCKSZ == 0)
         builder_record(&b, RM_XLOG_ID, 0x30, 0, none, body, 3);
+    builder_fill_page(&b, 16);
     starts[1] = b.start + b.wal.len;
     builder_record(&b, RM_HEAP_ID, 0x00, 0, none, body, 500);
     builder_fill_page(&b, 4000);

@@ -232,8 +232,8 @@ static void any_feeding_is_the_same(void **state)
 /* A stream with a record of `rel` that begins `left` bytes before the end of segment one. */
 static void straddling(struct builder *b, struct rel_file_locator rel, uint32_t left, uint32_t len)
 {
-    uint8_t *body = xmalloc(len);
-    memset(body, 'S', len);
+    uint8_t *body = xmalloc(MAX(len, 3000u));
+    memset(body, 'S', MAX(len, 3000u));
     while (b->wal.len < GOLDEN_SEGMENT - 20000)
         builder_record(b, RM_HEAP_ID, 0, 3, rel, body, 3000);
     while (builder_lsn(b) / PG_XLOG_BLCKSZ % 128 != 127 || builder_lsn(b) % PG_XLOG_BLCKSZ == 0)
