@@ -107,10 +107,10 @@ static void put_greeting(struct walsender_conn *c, const struct login *login, st
     snprintf(version, sizeof version, "%u.0", c->ws->options.major);
     if (login->minor > 0 || login->nunknown > 0) {
         /* NegotiateProtocolVersion: 3.0, none of the options */
-        size_t at = wire_begin(b, 'v');
+        size_t at = pgwire_begin(b, 'v');
         wire_put_be32(b, 0);
         wire_put_be32(b, 0);
-        wire_end(b, at);
+        pgwire_end(b, at);
     }
     wire_auth_ok(b);
     wire_parameter(b, "server_version", version);
@@ -241,12 +241,12 @@ static void *receiver_main(void *arg)
 
 static void put_keepalive(struct walsender_conn *c, bool reply, struct buf *b)
 {
-    size_t at = wire_begin(b, 'd');
+    size_t at = pgwire_begin(b, 'd');
     buf_put_u8(b, 'k');
     wire_put_be64(b, MAX(wal_archive_visible_lsn(c->ws->options.archive), c->sent));
     wire_put_be64(b, (uint64_t)wire_now_us());
     buf_put_u8(b, reply);
-    wire_end(b, at);
+    pgwire_end(b, at);
 }
 
 /* One piece of WAL if there is any: *ret_got bytes. */
@@ -254,7 +254,7 @@ static enum status put_wal(struct walsender_conn *c, struct wal_archive_cursor *
                            XLogRecPtr lsn, struct buf *b, size_t *ret_got, struct error *err)
 {
     size_t before = b->len;
-    size_t at = wire_begin(b, 'd');
+    size_t at = pgwire_begin(b, 'd');
     buf_put_u8(b, 'w');
     wire_put_be64(b, lsn);
     wire_put_be64(b, MAX(wal_archive_visible_lsn(c->ws->options.archive), lsn));
@@ -262,7 +262,7 @@ static enum status put_wal(struct walsender_conn *c, struct wal_archive_cursor *
     TRY(wal_archive_read(cursor, lsn, buf_reserve(b, PIECE_MAX), PIECE_MAX, ret_got, err));
     b->len += *ret_got;
     if (*ret_got > 0)
-        wire_end(b, at);
+        pgwire_end(b, at);
     else
         b->len = before;
     return OK;
@@ -320,10 +320,10 @@ static enum status stream_from(struct walsender_conn *c, XLogRecPtr lsn, struct 
 {
     CLEANUP_BUF struct buf b = {0};
     pthread_t receiver;
-    size_t at = wire_begin(&b, 'W'); /* CopyBothResponse: text, no columns */
+    size_t at = pgwire_begin(&b, 'W'); /* CopyBothResponse: text, no columns */
     buf_put_u8(&b, 0);
     wire_put_be16(&b, 0);
-    wire_end(&b, at);
+    pgwire_end(&b, at);
     TRY(flush_out(c, &b, err));
     atomic_store(&c->copy_end, false);
     c->copy_done = false;
@@ -342,7 +342,7 @@ static enum status stream_from(struct walsender_conn *c, XLogRecPtr lsn, struct 
     if (st != OK || !c->copy_done)
         return st != OK ? st : error_set(err, ERR_RETRY, "the client closed the connection");
     buf_reset(&b);
-    wire_end(&b, wire_begin(&b, 'c'));
+    pgwire_end(&b, pgwire_begin(&b, 'c'));
     wire_complete(&b, "START_STREAMING");
     wire_ready(&b);
     return flush_out(c, &b, err);

@@ -20,14 +20,14 @@ void wire_put_be64(struct buf *b, uint64_t v)
     buf_put_u64(b, htobe64(v));
 }
 
-size_t wire_begin(struct buf *b, char type)
+size_t pgwire_begin(struct buf *b, char type)
 {
     buf_put_u8(b, (uint8_t)type);
     buf_put_zeros(b, 4);
     return b->len - 4;
 }
 
-void wire_end(struct buf *b, size_t begin)
+void pgwire_end(struct buf *b, size_t begin)
 {
     uint32_t len = htobe32((uint32_t)(b->len - begin)); /* counts itself, not the type */
     memcpy(b->data + begin, &len, sizeof len);
@@ -40,31 +40,31 @@ static void put_cstr(struct buf *b, const char *s)
 
 void wire_auth_ok(struct buf *b)
 {
-    size_t at = wire_begin(b, 'R');
+    size_t at = pgwire_begin(b, 'R');
     wire_put_be32(b, 0);
-    wire_end(b, at);
+    pgwire_end(b, at);
 }
 
 void wire_parameter(struct buf *b, const char *name, const char *value)
 {
-    size_t at = wire_begin(b, 'S');
+    size_t at = pgwire_begin(b, 'S');
     put_cstr(b, name);
     put_cstr(b, value);
-    wire_end(b, at);
+    pgwire_end(b, at);
 }
 
 void wire_ready(struct buf *b)
 {
-    size_t at = wire_begin(b, 'Z');
+    size_t at = pgwire_begin(b, 'Z');
     buf_put_u8(b, 'I');
-    wire_end(b, at);
+    pgwire_end(b, at);
 }
 
 void wire_complete(struct buf *b, const char *tag)
 {
-    size_t at = wire_begin(b, 'C');
+    size_t at = pgwire_begin(b, 'C');
     put_cstr(b, tag);
-    wire_end(b, at);
+    pgwire_end(b, at);
 }
 
 static void put_field(struct buf *b, char code, const char *text)
@@ -75,18 +75,18 @@ static void put_field(struct buf *b, char code, const char *text)
 
 void wire_error(struct buf *b, const char *severity, const char *sqlstate, const char *message)
 {
-    size_t at = wire_begin(b, 'E');
+    size_t at = pgwire_begin(b, 'E');
     put_field(b, 'S', severity);
     put_field(b, 'V', severity);
     put_field(b, 'C', sqlstate);
     put_field(b, 'M', message);
     buf_put_u8(b, 0);
-    wire_end(b, at);
+    pgwire_end(b, at);
 }
 
 void wire_row_description(struct buf *b, const struct wire_column *columns, unsigned n)
 {
-    size_t at = wire_begin(b, 'T');
+    size_t at = pgwire_begin(b, 'T');
     wire_put_be16(b, (uint16_t)n);
     for (unsigned i = 0; i < n; i++) {
         put_cstr(b, columns[i].name);
@@ -97,12 +97,12 @@ void wire_row_description(struct buf *b, const struct wire_column *columns, unsi
         wire_put_be32(b, UINT32_MAX); /* typmod -1 */
         wire_put_be16(b, 0);          /* text */
     }
-    wire_end(b, at);
+    pgwire_end(b, at);
 }
 
 void wire_data_row(struct buf *b, const char *const *values, unsigned n)
 {
-    size_t at = wire_begin(b, 'D');
+    size_t at = pgwire_begin(b, 'D');
     wire_put_be16(b, (uint16_t)n);
     for (unsigned i = 0; i < n; i++) {
         if (values[i] == NULL) {
@@ -112,7 +112,7 @@ void wire_data_row(struct buf *b, const char *const *values, unsigned n)
         wire_put_be32(b, (uint32_t)strlen(values[i]));
         buf_put(b, values[i], strlen(values[i]));
     }
-    wire_end(b, at);
+    pgwire_end(b, at);
 }
 
 enum status wire_read(struct stream *s, void *to, size_t n, uint64_t deadline_ns, struct error *err)

@@ -12,9 +12,9 @@ void wire_put_be16(struct buf *b, uint16_t v);
 void wire_put_be32(struct buf *b, uint32_t v);
 void wire_put_be64(struct buf *b, uint64_t v);
 
-/* A message in the making: its length is filled in by wire_end. */
-size_t wire_begin(struct buf *b, char type);
-void wire_end(struct buf *b, size_t begin);
+/* A message in the making: its length is filled in by pgwire_end. */
+size_t pgwire_begin(struct buf *b, char type);
+void pgwire_end(struct buf *b, size_t begin);
 
 void wire_auth_ok(struct buf *b);
 void wire_parameter(struct buf *b, const char *name, const char *value);
