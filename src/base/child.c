@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -66,6 +67,9 @@ static void __attribute__((noreturn)) run_child(struct launch *l)
         report_and_exit(l);
     if (l->log_write >= 0 && (place_fd(l->log_write, 1) < 0 || place_fd(l->log_write, 2) < 0))
         report_and_exit(l);
+    /* also what our own parent left open; a kernel before 5.11 knows the flag not and leaves those
+     */
+    syscall(SYS_close_range, 3u, ~0u, CLOSE_RANGE_CLOEXEC);
     if (l->control_read >= 0 && place_fd(l->control_read, o->control_fd) < 0)
         report_and_exit(l);
     if (o->directory != NULL && chdir(o->directory) != 0)
