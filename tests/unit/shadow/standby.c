@@ -101,7 +101,7 @@ static int set_up(void **state)
 {
     struct error err = {0};
     (void)state;
-    have_server = live_server_start(&primary, "hot_standby=on\nmax_connections=40");
+    have_server = live_server_start(&primary, "wal_keep_size=512MB\nmax_connections=40");
     if (!have_server)
         return 0;
     live_do(&primary, "CREATE ROLE \"post\"\"gres\" SUPERUSER LOGIN; "
