@@ -133,7 +133,7 @@ static void test_exception_in_data(void **state)
     (void)state;
     struct ch_client *c = open_with(fails_in_data, CH_COMPRESSION_NONE);
     uint64_t start = clock_now_ns();
-    assert_int_equal(insert_string(c, 50u << 20), ERR_RETRY);
+    assert_int_equal(insert_string(c, 5u << 20), ERR_RETRY);
     assert_int_equal(err.ch_code, 241);
     assert_true(clock_now_ns() - start < 2000000000); /* read while writing, not after a timeout */
     assert_true(ch_client_broken(c));
