@@ -20,7 +20,7 @@ void buf_printf(struct buf *b, const char *fmt, ...) PRINTF(2, 3); /* keeps no N
 /* Room for `more` bytes behind len; returns where they go. The caller adds to len. */
 static inline uint8_t *buf_reserve(struct buf *b, size_t more)
 {
-    if (__builtin_expect(b->cap - b->len < more, 0))
+    if (__builtin_expect(b->cap - b->len < more || b->data == NULL, 0))
         buf_grow(b, more);
     return b->data + b->len;
 }

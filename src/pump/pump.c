@@ -93,7 +93,12 @@ static enum status window_record(struct pump *p, const struct wal_record *record
 {
     TRY(p->options.window_record(p->options.ctx, record, err));
     p->last_end = record->end;
-    return window_end_check(p, err);
+    if (!wal_record_is_xlog(record, XLOG_SWITCH))
+        return window_end_check(p, err);
+    /* a standby counts the rest of the segment to it: the end is known once that has come */
+    p->last_end = lsn_segment_start(record->end + p->options.segment_bytes - 1,
+                                    p->options.segment_bytes);
+    return OK;
 }
 
 static enum status on_record(void *ctx, const struct wal_record *record, bool forwarded,
@@ -272,7 +277,7 @@ static enum status read_stream(struct pump *p, struct error *err)
         if (c.kind == SOURCE_CHUNK_NONE) {
             TRY(flush_batch(p, true, err));
             TRY(save_filenodes(p, err));
-            if (p->options.feed == NULL)
+            if (p->options.feed == NULL && atomic_load(&p->received) >= p->last_end)
                 TRY(window_end_check(p, err));
             TRY(source_repl_receive(p->repl, clock_now_ns() + IDLE_WAIT_NS, &c, err));
         }
