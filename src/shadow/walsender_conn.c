@@ -1,4 +1,4 @@
-/* The thread of one standby's connection: login, commands, the stream. */
+/* The thread of one standby's connection: commands, the stream. */
 #include "shadow/walsender_conn.h"
 
 #include "base/cursor.h"
@@ -10,147 +10,25 @@
 
 #include <endian.h>
 #include <stdlib.h>
-#include <strings.h>
 
-#define STARTUP_MS 10000
-#define STARTUP_MAX 10000u /* MAX_STARTUP_PACKET_LENGTH of libpq/pqcomm.h */
 #define PIECE_MAX (128u << 10)
 #define NUDGE_AGAIN_NS 20000000u
 
-/* libpq/pqcomm.h */
-#define CODE_CANCEL 80877102u
-#define CODE_SSL 80877103u
-#define CODE_GSS 80877104u
-
-/* catalog/pg_type.dat */
-#define TEXTOID 25
-#define INT8OID 20
-
-static enum status flush_out(struct walsender_conn *c, struct buf *b, struct error *err)
+enum status walsender_flush(struct walsender_conn *c, struct buf *b, struct error *err)
 {
     enum status st = stream_write(&c->out, b->data, b->len, STREAM_NO_DEADLINE, err);
     buf_reset(b);
     return st;
 }
 
-static enum status refuse(struct walsender_conn *c, const char *sqlstate, struct error *err)
+enum status walsender_refuse(struct walsender_conn *c, const char *sqlstate, struct error *err)
 {
     CLEANUP_BUF struct buf b = {0};
     struct error ignored;
     wire_error(&b, "FATAL", sqlstate, err->message);
-    enum status st = flush_out(c, &b, &ignored);
+    enum status st = walsender_flush(c, &b, &ignored);
     (void)st; /* the peer may be gone; either way this connection ends */
     return err->kind;
-}
-
-/* ---- login ---- */
-
-struct login {
-    bool replication;
-    unsigned minor;
-    unsigned nunknown; /* _pq_ options */
-};
-
-/* key NUL value NUL … NUL */
-static enum status parse_startup(struct walsender_conn *c, const uint8_t *data, size_t len,
-                                 struct login *ret, struct error *err)
-{
-    const char *at = (const char *)data, *end = at + len;
-    if (len == 0 || data[len - 1] != '\0')
-        return error_set(err, ERR_DATA, "the startup packet does not end with a NUL byte");
-    while (at < end && *at != '\0') {
-        const char *key = at, *value = key + strlen(key) + 1;
-        if (value >= end)
-            return error_set(err, ERR_DATA, "the startup packet has an option without a value");
-        if (strcmp(key, "replication") == 0)
-            ret->replication = strcasecmp(value, "true") == 0 || strcmp(value, "1") == 0 ||
-                               strcasecmp(value, "on") == 0 || strcasecmp(value, "yes") == 0;
-        else if (strcmp(key, "application_name") == 0)
-            snprintf(c->application, sizeof c->application, "%s", value);
-        else if (strncmp(key, "_pq_.", 5) == 0)
-            ret->nunknown++;
-        at = value + strlen(value) + 1;
-    }
-    return OK;
-}
-
-/* Reads startup packets until one asks for a session; encryption is declined. *ret_body is it,
- * without length and code. */
-static enum status read_startup(struct walsender_conn *c, uint64_t deadline, uint32_t *ret_code,
-                                struct buf *body, struct error *err)
-{
-    for (unsigned tries = 0; tries < 4; tries++) {
-        uint8_t head[8];
-        uint32_t len, code;
-        TRY(wire_read(&c->out, head, sizeof head, deadline, err));
-        memcpy(&len, head, sizeof len);
-        memcpy(&code, head + 4, sizeof code);
-        len = be32toh(len);
-        code = be32toh(code);
-        if (len < 8 || len > STARTUP_MAX)
-            return error_set(err, ERR_DATA, "a startup packet of %u bytes", len);
-        buf_reset(body);
-        TRY(wire_read(&c->out, buf_reserve(body, len - 8), len - 8, deadline, err));
-        body->len = len - 8;
-        if (code != CODE_SSL && code != CODE_GSS) {
-            *ret_code = code;
-            return OK;
-        }
-        TRY(stream_write(&c->out, "N", 1, deadline, err));
-    }
-    return error_set(err, ERR_DATA, "more requests for encryption than there are kinds");
-}
-
-static void put_greeting(struct walsender_conn *c, const struct login *login, struct buf *b)
-{
-    char version[16];
-    snprintf(version, sizeof version, "%u.0", c->ws->options.major);
-    if (login->minor > 0 || login->nunknown > 0) {
-        /* NegotiateProtocolVersion: 3.0, none of the options */
-        size_t at = pgwire_begin(b, 'v');
-        wire_put_be32(b, 0);
-        wire_put_be32(b, 0);
-        pgwire_end(b, at);
-    }
-    wire_auth_ok(b);
-    wire_parameter(b, "server_version", version);
-    wire_parameter(b, "server_encoding", "UTF8");
-    wire_parameter(b, "client_encoding", "UTF8");
-    wire_parameter(b, "DateStyle", "ISO, MDY");
-    wire_parameter(b, "IntervalStyle", "postgres");
-    wire_parameter(b, "TimeZone", "UTC");
-    wire_parameter(b, "integer_datetimes", "on");
-    wire_parameter(b, "standard_conforming_strings", "on");
-    wire_parameter(b, "in_hot_standby", "off");
-    wire_ready(b);
-}
-
-static enum status log_in(struct walsender_conn *c, struct error *err)
-{
-    CLEANUP_BUF struct buf body = {0};
-    CLEANUP_BUF struct buf out = {0};
-    struct login login = {0};
-    uint32_t code = 0;
-    uint64_t deadline = clock_now_ns() + (uint64_t)STARTUP_MS * 1000000u;
-    TRY(read_startup(c, deadline, &code, &body, err));
-    if (code == CODE_CANCEL)
-        return error_set(err, ERR_CANCELLED, "nothing to cancel");
-    if (code >> 16 != 3) {
-        error_set(err, ERR_DATA, "protocol %u.%u is not supported", code >> 16, code & 0xffff);
-        return refuse(c, "0A000", err);
-    }
-    login.minor = code & 0xffff;
-    enum status st = parse_startup(c, body.data, body.len, &login, err);
-    if (st != OK) {
-        refuse(c, "08P01", err);
-        return st;
-    }
-    if (!login.replication) {
-        error_set(err, ERR_DATA, "only physical replication connections are served here");
-        return refuse(c, "0A000", err);
-    }
-    put_greeting(c, &login, &out);
-    return flush_out(c, &out, err);
 }
 
 /* ---- the stream: what the standby says ---- */
@@ -286,7 +164,7 @@ static enum status send_all(struct walsender_conn *c, struct wal_archive_cursor 
     while (!atomic_load(&c->copy_end)) {
         size_t got = 0;
         if (put_wal(c, cursor, lsn, b, &got, err) != OK)
-            return refuse(c, "58P01", err);
+            return walsender_refuse(c, "58P01", err);
         lsn += got;
         XLogRecPtr wanted = atomic_load(&c->ws->wanted);
         bool ask = wanted != 0 && lsn >= wanted && wanted != answered;
@@ -295,7 +173,7 @@ static enum status send_all(struct walsender_conn *c, struct wal_archive_cursor 
         if (atomic_exchange(&c->asked, false) || ask || clock_now_ns() - last >= keepalive_ns)
             put_keepalive(c, ask, b);
         if (b->len > 0) {
-            TRY(flush_out(c, b, err));
+            TRY(walsender_flush(c, b, err));
             last = clock_now_ns();
             note_sent(c, lsn);
         } else if (!atomic_load(&c->copy_end)) {
@@ -324,7 +202,7 @@ static enum status stream_from(struct walsender_conn *c, XLogRecPtr lsn, struct 
     buf_put_u8(&b, 0);
     wire_put_be16(&b, 0);
     pgwire_end(&b, at);
-    TRY(flush_out(c, &b, err));
+    TRY(walsender_flush(c, &b, err));
     atomic_store(&c->copy_end, false);
     c->copy_done = false;
     if (pthread_create(&receiver, NULL, receiver_main, c) != 0)
@@ -345,77 +223,10 @@ static enum status stream_from(struct walsender_conn *c, XLogRecPtr lsn, struct 
     pgwire_end(&b, pgwire_begin(&b, 'c'));
     wire_complete(&b, "START_STREAMING");
     wire_ready(&b);
-    return flush_out(c, &b, err);
+    return walsender_flush(c, &b, err);
 }
 
 /* ---- commands ---- */
-
-static void identify_system(struct walsender_conn *c, struct buf *b)
-{
-    static const struct wire_column columns[] = {{"systemid", TEXTOID, -1},
-                                                 {"timeline", INT8OID, 8},
-                                                 {"xlogpos", TEXTOID, -1},
-                                                 {"dbname", TEXTOID, -1}};
-    char id[24], timeline[16], lsn[LSN_TEXT_MAX];
-    XLogRecPtr end = wal_archive_visible_lsn(c->ws->options.archive);
-    snprintf(id, sizeof id, "%llu", (unsigned long long)c->ws->options.system_id);
-    snprintf(timeline, sizeof timeline, "%u", c->ws->options.timeline);
-    snprintf(lsn, sizeof lsn, LSN_FMT, LSN_ARGS(end));
-    wire_row_description(b, columns, LENGTH(columns));
-    wire_data_row(b, (const char *const[]){id, timeline, lsn, NULL}, 4);
-    wire_complete(b, "IDENTIFY_SYSTEM");
-}
-
-static void show(struct walsender_conn *c, const char *name, struct buf *b)
-{
-    char value[32];
-    uint64_t bytes = c->ws->options.segment_bytes;
-    if (strcasecmp(name, "wal_segment_size") == 0)
-        snprintf(value, sizeof value, "%u%s", (unsigned)(bytes >> (bytes >= (1u << 30) ? 30 : 20)),
-                 bytes >= (1u << 30) ? "GB" : "MB");
-    else if (strcasecmp(name, "data_directory_mode") == 0)
-        snprintf(value, sizeof value, "0700");
-    else if (strcasecmp(name, "server_version") == 0)
-        snprintf(value, sizeof value, "%u.0", c->ws->options.major);
-    else {
-        char text[128];
-        snprintf(text, sizeof text, "parameter \"%s\" is not known here", name);
-        wire_error(b, "ERROR", "42704", text);
-        return;
-    }
-    const struct wire_column column = {name, TEXTOID, -1};
-    wire_row_description(b, &column, 1);
-    wire_data_row(b, (const char *const[]){value}, 1);
-    wire_complete(b, "SHOW");
-}
-
-/* A timeline above 1 has a history file that tells where it left its parent. The shadow begins on
- * our timeline, from a backup taken on it: an empty history, which knows that timeline only, is all
- * it needs. */
-static void timeline_history(struct walsender_conn *c, uint32_t timeline, struct buf *b)
-{
-    static const struct wire_column columns[] = {{"filename", TEXTOID, -1},
-                                                 {"content", TEXTOID, -1}};
-    char name[32], text[80];
-    if (timeline != c->ws->options.timeline || timeline == 1) {
-        snprintf(text, sizeof text, "there is no history of timeline %u here", timeline);
-        wire_error(b, "ERROR", "58P01", text);
-        return;
-    }
-    snprintf(name, sizeof name, "%08X.history", timeline);
-    wire_row_description(b, columns, LENGTH(columns));
-    wire_data_row(b, (const char *const[]){name, ""}, 2);
-    wire_complete(b, "TIMELINE_HISTORY");
-}
-
-static void read_slot(struct buf *b)
-{
-    static const struct wire_column columns[] = {
-        {"slot_type", TEXTOID, -1}, {"restart_lsn", TEXTOID, -1}, {"restart_tli", INT8OID, 8}};
-    wire_row_description(b, columns, LENGTH(columns));
-    wire_data_row(b, (const char *const[]){NULL, NULL, NULL}, 3); /* "no such slot" */
-    wire_complete(b, "READ_REPLICATION_SLOT");
-}
 
 /* True if the stream may start; else an error is in b. */
 static bool may_start(struct walsender_conn *c, const struct walsender_query *q, struct buf *b)
@@ -449,16 +260,16 @@ static enum status run_query(struct walsender_conn *c, const struct buf *body, s
     } else {
         switch (q.command) {
         case WALSENDER_IDENTIFY_SYSTEM:
-            identify_system(c, &b);
+            walsender_identify_system(c, &b);
             break;
         case WALSENDER_SHOW:
-            show(c, q.name, &b);
+            walsender_show(c, q.name, &b);
             break;
         case WALSENDER_TIMELINE_HISTORY:
-            timeline_history(c, q.timeline, &b);
+            walsender_timeline_history(c, q.timeline, &b);
             break;
         case WALSENDER_READ_SLOT:
-            read_slot(&b);
+            walsender_read_slot(&b);
             break;
         case WALSENDER_START_PHYSICAL:
             if (may_start(c, &q, &b))
@@ -467,13 +278,13 @@ static enum status run_query(struct walsender_conn *c, const struct buf *body, s
         }
     }
     wire_ready(&b);
-    return flush_out(c, &b, err);
+    return walsender_flush(c, &b, err);
 }
 
 static enum status serve(struct walsender_conn *c, struct error *err)
 {
     CLEANUP_BUF struct buf body = {0};
-    TRY(log_in(c, err));
+    TRY(walsender_log_in(c, err));
     for (;;) {
         char type;
         TRY(wire_read_message(&c->out, STREAM_NO_DEADLINE, &type, &body, err));
@@ -483,7 +294,7 @@ static enum status serve(struct walsender_conn *c, struct error *err)
             error_set(err, ERR_DATA,
                       "a message of type 0x%02x; only simple queries are served here",
                       (unsigned char)type);
-            return refuse(c, "08P01", err);
+            return walsender_refuse(c, "08P01", err);
         }
         TRY(run_query(c, &body, err));
     }

@@ -1,5 +1,6 @@
 /* One standby's connection. Private to this folder. */
 #pragma once
+#include "base/buf.h"
 #include "base/stream.h"
 #include "shadow/walsender.h"
 
@@ -47,3 +48,15 @@ void *walsender_conn_main(void *conn);
 
 /* Positions from a standby status update. */
 void shadow_walsender_note(struct shadow_walsender *ws, XLogRecPtr flushed, XLogRecPtr applied);
+
+/* Sends b and empties it. */
+enum status walsender_flush(struct walsender_conn *c, struct buf *b, struct error *err) CHECKED;
+/* Tells the peer that the connection ends because of err; returns err->kind. */
+enum status walsender_refuse(struct walsender_conn *c, const char *sqlstate, struct error *err);
+/* walsender_login.c: startup packets, encryption declined, the greeting. */
+enum status walsender_log_in(struct walsender_conn *c, struct error *err) CHECKED;
+/* walsender_answer.c: whole answers, without ReadyForQuery. */
+void walsender_identify_system(struct walsender_conn *c, struct buf *b);
+void walsender_show(struct walsender_conn *c, const char *name, struct buf *b);
+void walsender_timeline_history(struct walsender_conn *c, uint32_t timeline, struct buf *b);
+void walsender_read_slot(struct buf *b);

@@ -41,6 +41,10 @@ static enum status pin_session(struct source_sql *s, struct error *err)
         return st;
     }
     PQclear(result);
+    if (source_conn_major(s->conn) >= 17) {
+        TRY(source_conn_query(s->conn, "SET transaction_timeout = 0", s->wake_fd, &result, err));
+        PQclear(result);
+    }
     if (encoding == NULL || PQsetClientEncoding(s->conn, encoding) != 0)
         return source_error_conn(err, s->conn, "cannot set the client encoding");
     return OK;
