@@ -94,7 +94,8 @@ static void request_completed(void *ctx, struct MHD_Connection *connection, void
     running_add(http, -1);
 }
 
-static void library_log(void *ctx, const char *fmt, va_list args)
+__attribute__((format(printf, 2, 0))) static void library_log(void *ctx, const char *fmt,
+                                                              va_list args)
 {
     char text[300];
     (void)ctx;

@@ -54,7 +54,7 @@ static enum status query_prepare(struct query *q, const struct packet_query *p, 
         TRY(engine_settings_apply(&s->settings, s->db, &s->shared->settings, &p->settings, err));
         return engine_parameters_apply(s->db, &p->parameters, true, err);
     }
-    if (q->shape.kind == SQL_INSERT)
+    if (q->shape.kind == SQL_INSERT || q->shape.outfile.len > 0)
         return query_fail(err, CODE_READONLY,
                           "This connection only reads: the statement would change "
                           "something");
