@@ -375,7 +375,7 @@ static void live_stop(struct live *t)
     PQfinish(t->sql);
     PQfinish(t->side);
     PQfinish(t->asks);
-    scratch_pg_stop(&t->pg);
+    scratch_pg_clean();
 }
 
 static unsigned long compare_table(struct live *t, unsigned table, unsigned long *ret_wrong)

@@ -29,12 +29,27 @@ static inline const char *as_postgres(void)
     return geteuid() == 0 ? "runuser -u postgres --" : "";
 }
 
+/* A test that fails leaves by longjmp: what it started is stopped at exit. */
+static char scratch_pg_running[64];
+static inline void scratch_pg_clean(void)
+{
+    if (scratch_pg_running[0] == '\0')
+        return;
+    shell("%s " PG_BIN "/pg_ctl -D %s/pg -m immediate -w stop >/dev/null", as_postgres(),
+          scratch_pg_running);
+    shell("rm -rf %s", scratch_pg_running);
+    scratch_pg_running[0] = '\0';
+}
+
 static inline void scratch_pg_start(struct scratch_pg *pg)
 {
     if (access(PG_BIN "/initdb", X_OK) != 0)
         skip();
     strcpy(pg->dir, "/tmp/load-test-XXXXXX");
     assert_non_null(mkdtemp(pg->dir));
+    scratch_pg_clean(); /* of a test that failed before */
+    atexit(scratch_pg_clean);
+    strcpy(scratch_pg_running, pg->dir);
     if (geteuid() == 0)
         assert_int_equal(shell("chown postgres %s", pg->dir), 0);
     assert_int_equal(shell("%s " PG_BIN "/initdb -D %s/pg -A trust -U postgres -E UTF8 --locale=C "
@@ -51,12 +66,6 @@ static inline void scratch_pg_start(struct scratch_pg *pg)
     snprintf(pg->conninfo, sizeof pg->conninfo, "host=%s user=postgres dbname=app", pg->dir);
     assert_int_equal(shell("psql -q -h %s -U postgres -c 'create database app' postgres", pg->dir),
                      0);
-}
-
-static inline void scratch_pg_stop(struct scratch_pg *pg)
-{
-    shell("%s " PG_BIN "/pg_ctl -D %s/pg -m immediate -w stop >/dev/null", as_postgres(), pg->dir);
-    shell("rm -rf %s", pg->dir);
 }
 
 static inline PGconn *scratch_pg_connect(const struct scratch_pg *pg)
