@@ -208,7 +208,7 @@ void metrics_render(struct buf *out)
 void metrics_render_markdown(struct buf *out)
 {
     buf_printf(out, "# Metrics\n\nMade from the metrics table (src/base/metrics.def) by `walshadow "
-                    "config --markdown=metrics`; do not edit.\n\nGET /metrics, Prometheus text.\n\n"
+                    "config --markdown metrics`; do not edit.\n\nGET /metrics, Prometheus text.\n\n"
                     "| name | kind | labels | meaning |\n|---|---|---|---|\n");
     for (enum metric_id id = 0; id < METRIC_COUNT; id++) {
         const struct metric *m = &metrics[id];
