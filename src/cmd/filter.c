@@ -198,6 +198,8 @@ static enum status segment_run(struct filter_command *c, size_t i, struct error 
             s->cut += begins_inside_record(c->chunk, got);
         if (wal_filter_feed(c->filter, s->file.start + at, c->chunk, got, err) != OK)
             return error_prefix(err, "%s", c->in[i]);
+        if (got < READ_BYTES && wal_segment_file_short(&s->file, at + got, err) != OK)
+            return error_prefix(err, "%s", c->in[i]);
     }
     return OK;
 }

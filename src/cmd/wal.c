@@ -145,6 +145,8 @@ static enum status read_segment(struct wal_command *c, const char *path, struct 
         status = wal_segment_file_read(&s, at, c->chunk, READ_BYTES, &got, err);
         if (status == OK)
             status = wal_reader_push(c->reader, s.start + at, c->chunk, got, err);
+        if (status == OK && got < READ_BYTES)
+            status = wal_segment_file_short(&s, at + got, err);
     }
     if (status != OK)
         error_prefix(err, "%s", path);

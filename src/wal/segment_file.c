@@ -97,3 +97,10 @@ enum status wal_segment_file_read(const struct wal_segment_file *s, uint64_t at,
     *ret_got = got;
     return OK;
 }
+
+enum status wal_segment_file_short(const struct wal_segment_file *s, uint64_t at, struct error *err)
+{
+    return error_lsn(err, ERR_DATA, s->start + at,
+                     "the file is cut: it has %llu bytes of a segment of %llu",
+                     (unsigned long long)at, (unsigned long long)s->segment_bytes);
+}

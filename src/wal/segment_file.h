@@ -25,3 +25,6 @@ void wal_segment_file_close(struct wal_segment_file *s);
 /* Up to len bytes at offset `at`; *ret_got < len at the end of the file. */
 enum status wal_segment_file_read(const struct wal_segment_file *s, uint64_t at, void *buf,
                                   size_t len, size_t *ret_got, struct error *err) CHECKED;
+/* The error of a file that ends at offset `at`, before its segment does. */
+enum status wal_segment_file_short(const struct wal_segment_file *s, uint64_t at,
+                                   struct error *err) CHECKED;
