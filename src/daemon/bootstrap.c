@@ -337,14 +337,12 @@ static enum status shadow_consistent(struct bootstrap *b, struct error *err)
     struct daemon *d = b->d;
     struct rel_desc **now;
     size_t n;
-    wal_archive_set_limit(d->archive, b->end);
     TRY(daemon_shadow_start(d, err));
     daemon_set_waiting(d, "shadow: recovery to " LSN_FMT, LSN_ARGS(b->end));
     TRY(shadow_walsender_wait_applied(d->walsender, b->end, UINT64_MAX, err));
     TRY(shadow_cluster_wait_ready(d->cluster, UINT64_MAX, err));
     TRY(boundary_capture_start(&d->boundary, b->end, err));
     daemon_set_waiting(d, "%s", "");
-    wal_archive_set_limit(d->archive, UINT64_MAX);
     history_all(d->history, UINT64_MAX, &now, &n);
     enum status st = compare_with_seed(b, now, n, err);
     for (size_t i = 0; i < n; i++)

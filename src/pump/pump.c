@@ -34,6 +34,8 @@ struct pump {
     atomic_int backend_pid;
     XLogRecPtr sent_flush;
     XLogRecPtr last_end, ended_at; /* window mode */
+    XLogRecPtr record_end;         /* of the last record */
+    XLogRecPtr published;          /* the archive's limit */
     uint64_t saved_version;        /* of the filenodes */
     uint64_t first_segment;
     bool filter_ended; /* after an error in a record or in what was done about it */
@@ -79,12 +81,27 @@ static enum status on_output(void *ctx, XLogRecPtr lsn, const uint8_t *data, siz
     return wal_archive_write(p->options.archive, lsn, data, len, err);
 }
 
+/* A standby takes for granted that a record is never split but at a page boundary (streaming replication
+ * protocol): what it may see ends at a record's end or at a page's. */
+static void publish(struct pump *p)
+{
+    XLogRecPtr output = wal_filter_output_lsn(p->filter);
+    XLogRecPtr safe = output - output % PG_XLOG_BLCKSZ;
+    if (p->record_end <= output)
+        safe = MAX(safe, p->record_end);
+    if (safe > p->published) {
+        p->published = safe;
+        wal_archive_set_limit(p->options.archive, safe);
+    }
+}
+
 /* The window ends at a record's end, so that the shadow can be stopped exactly there. */
 static enum status window_end_check(struct pump *p, struct error *err)
 {
     if (p->last_end < atomic_load(&p->stop_at))
         return OK;
     TRY(wal_filter_flush(p->filter, err));
+    publish(p);
     p->ended_at = p->last_end;
     return error_set(err, ERR_CANCELLED, "the window ends");
 }
@@ -105,6 +122,7 @@ static enum status on_record(void *ctx, const struct wal_record *record, bool fo
                              struct error *err)
 {
     struct pump *p = ctx;
+    p->record_end = record->end;
     p->server_is_shutting_down = wal_record_is_xlog(record, XLOG_CHECKPOINT_SHUTDOWN);
     if (p->options.feed == NULL)
         return window_record(p, record, err);
@@ -126,6 +144,7 @@ static enum status on_boundary(void *ctx, XLogRecPtr commit_end, const Oid *oids
 {
     struct pump *p = ctx;
     TRY(wal_filter_flush(p->filter, err));
+    publish(p);
     TRY(save_filenodes(p, err));
     return p->options.records.boundary(p->options.records.ctx, commit_end, oids, n, all, err);
 }
@@ -232,6 +251,7 @@ static enum status take_data(struct pump *p, const struct source_chunk *c, struc
         p->filter_ended = true; /* whatever the reason: it cannot go on from here */
         return st;
     }
+    publish(p);
     atomic_store(&p->received, c->lsn + c->len);
     if (c->server_end > atomic_load(&p->server_end))
         atomic_store(&p->server_end, c->server_end);
@@ -351,6 +371,8 @@ enum status pump_start(const struct pump_options *options, struct pump **ret, st
     atomic_store(&p->received, options->start);
     atomic_store(&p->stop_at, UINT64_MAX);
     p->saved_version = UINT64_MAX;
+    p->published = wal_archive_visible_lsn(options->archive);
+    wal_archive_set_limit(options->archive, p->published);
     p->first_segment = options->start / options->segment_bytes;
     p->batch = xcalloc(1, sizeof *p->batch);
     p->batch->end = options->start;

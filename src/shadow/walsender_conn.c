@@ -137,7 +137,11 @@ static enum status put_wal(struct walsender_conn *c, struct wal_archive_cursor *
     wire_put_be64(b, lsn);
     wire_put_be64(b, MAX(wal_archive_visible_lsn(c->ws->options.archive), lsn));
     wire_put_be64(b, (uint64_t)wire_now_us());
-    TRY(wal_archive_read(cursor, lsn, buf_reserve(b, PIECE_MAX), PIECE_MAX, ret_got, err));
+    /* a record may be split between two messages at a page boundary only */
+    size_t len = PIECE_MAX;
+    if (wal_archive_visible_lsn(c->ws->options.archive) - lsn > PIECE_MAX)
+        len -= (lsn + PIECE_MAX) % PG_XLOG_BLCKSZ;
+    TRY(wal_archive_read(cursor, lsn, buf_reserve(b, PIECE_MAX), len, ret_got, err));
     b->len += *ret_got;
     if (*ret_got > 0)
         pgwire_end(b, at);
