@@ -140,8 +140,8 @@ enum status catalog_log_open(const char *path, catalog_log_fn fn, void *ctx,
     struct catalog_log *log = xcalloc(1, sizeof *log);
     log->path = xstrdup(path);
     log->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    enum status st = log->fd < 0 ? error_sys(err, ERR_CONFIG, "cannot open %s", path)
-                                 : load(log, fn, ctx, err);
+    enum status st =
+        log->fd < 0 ? error_sys(err, ERR_CONFIG, "cannot open %s", path) : load(log, fn, ctx, err);
     if (st == OK && lseek(log->fd, 0, SEEK_END) < 0)
         st = error_sys(err, ERR_CONFIG, "cannot seek in %s", path);
     if (st != OK) {

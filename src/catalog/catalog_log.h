@@ -1,6 +1,6 @@
 /* The file behind the history: a header, then frames of length, CRC-32C and body.
- * Opening cuts a torn tail (a frame that the file's end cuts short or whose checksum fails and behind
- * which nothing follows); damage anywhere else is ERR_DATA and names the offset. */
+ * Opening cuts a torn tail (a frame that the file's end cuts short or whose checksum fails and
+ * behind which nothing follows); damage anywhere else is ERR_DATA and names the offset. */
 #pragma once
 #include "base/error.h"
 #include "catalog/descriptor.h"
@@ -25,8 +25,8 @@ enum status catalog_log_open(const char *path, catalog_log_fn fn, void *ctx,
 void catalog_log_close(struct catalog_log *log);
 enum status catalog_log_put_desc(struct catalog_log *log, const struct rel_desc *d,
                                  struct error *err) CHECKED;
-enum status catalog_log_put_captured(struct catalog_log *log, XLogRecPtr lsn, struct error *err)
-    CHECKED;
+enum status catalog_log_put_captured(struct catalog_log *log, XLogRecPtr lsn,
+                                     struct error *err) CHECKED;
 enum status catalog_log_put_stop(struct catalog_log *log, Oid oid, XLogRecPtr lsn,
                                  const char *reason, struct error *err) CHECKED;
 enum status catalog_log_sync(struct catalog_log *log, struct error *err) CHECKED;

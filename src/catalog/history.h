@@ -1,9 +1,9 @@
 /* What every relation looked like at every LSN that can still be asked for.
  *
- * An append-only log (catalog.log) holds the descriptors captured at boundaries; it is loaded whole at
- * start. A boundary at or below history_captured_lsn is answered from here and never captured again,
- * so a replay sees the same shapes as the first run. Thread-safe; returned descriptors are references
- * that the caller drops with rel_desc_unref. */
+ * An append-only log (catalog.log) holds the descriptors captured at boundaries; it is loaded whole
+ * at start. A boundary at or below history_captured_lsn is answered from here and never captured
+ * again, so a replay sees the same shapes as the first run. Thread-safe; returned descriptors are
+ * references that the caller drops with rel_desc_unref. */
 #pragma once
 #include "base/error.h"
 #include "catalog/descriptor.h"
@@ -16,8 +16,8 @@ struct history;
 enum status history_open(const char *path, struct history **ret, struct error *err) CHECKED;
 void history_free(struct history *h);
 
-/* Adds descriptors (each with its valid_from; `dropped` ones end a relation's life) and the LSN through
- * which the catalog has now been captured, durably. References are taken. */
+/* Adds descriptors (each with its valid_from; `dropped` ones end a relation's life) and the LSN
+ * through which the catalog has now been captured, durably. References are taken. */
 enum status history_append(struct history *h, struct rel_desc *const *descs, size_t n,
                            XLogRecPtr captured_through, struct error *err) CHECKED;
 XLogRecPtr history_captured_lsn(struct history *h);
