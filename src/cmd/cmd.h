@@ -9,6 +9,7 @@ int cmd_config(const struct command *command, const struct args *args);
 int cmd_wait(const struct command *command, const struct args *args);
 int cmd_sql(const struct command *command, const struct args *args);
 
+int cmd_verify(const struct command *command, const struct args *args);
 int cmd_control(const struct command *command, const struct args *args); /* pause … resync */
 int cmd_remove(const struct command *command, const struct args *args);
 

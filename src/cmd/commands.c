@@ -37,6 +37,8 @@ const struct command commands[] = {
     {"sql", "'SELECT …'", 1, 1, "one reading statement at the destination",
      "Rows deleted at the source are not seen (final=1) unless --raw is given.", for_sql, NULL,
      cmd_sql},
+    {"verify", "[TABLE…]", 0, -1, "compares source and destination, value by value",
+     "Needs the running daemon. Exit code 1 on a difference.", find_json, NULL, cmd_verify},
     {"resync", "TABLE", 1, 1, "copies one table again while the stream runs", NULL, for_resync,
      NULL, cmd_control},
     {"pause", "", 0, 0, "stops reading; returns when what was read is at the destinations", NULL,
