@@ -21,7 +21,7 @@ void arena_free(struct arena *a);
 static inline void *arena_alloc(struct arena *a, size_t n)
 {
     n = (n + 7) & ~(size_t)7;
-    if (__builtin_expect(a->left < n, 0))
+    if (__builtin_expect(a->left < n || a->at == NULL, 0)) /* NULL: nothing of 0 bytes yet */
         return arena_alloc_slow(a, n);
     void *p = a->at;
     a->at += n;

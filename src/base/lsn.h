@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 typedef uint64_t XLogRecPtr; /* byte position, as PostgreSQL's type of this name */
 
@@ -17,6 +18,9 @@ static inline bool lsn_parse(const char *text, XLogRecPtr *ret_lsn)
 {
     uint32_t hi, lo;
     int end = 0;
+    /* sscanf alone takes blanks, signs and 0x as well */
+    if (text[strspn(text, "0123456789ABCDEFabcdef/")] != '\0')
+        return false;
     if (sscanf(text, "%8X/%8X%n", &hi, &lo, &end) != 2 || text[end] != '\0')
         return false;
     *ret_lsn = (uint64_t)hi << 32 | lo;
