@@ -126,7 +126,7 @@ static void *wal_main(void *arg)
             status = wal_reader_push(t->reader, chunk.lsn, chunk.data, chunk.len, &err);
             load_window_position(load_window(t->load), chunk.lsn + chunk.len);
         }
-        if (status == ERR_CANCELLED)
+        if (status == ERR_CANCELLED || scratch_pg_stopping)
             return NULL;
         if (status != OK) {
             fprintf(stderr, "WAL thread: %s\n", err.message);

@@ -3,6 +3,7 @@
 #include "test.h"
 
 #include <libpq-fe.h>
+#include <stdbool.h>
 #include <unistd.h>
 
 #define PG_BIN "/usr/lib/postgresql/15/bin"
@@ -31,14 +32,17 @@ static inline const char *as_postgres(void)
 
 /* A test that fails leaves by longjmp: what it started is stopped at exit. */
 static char scratch_pg_running[64];
+static volatile bool scratch_pg_stopping; /* threads that lose their connection now say nothing */
 static inline void scratch_pg_clean(void)
 {
     if (scratch_pg_running[0] == '\0')
         return;
+    scratch_pg_stopping = true;
     shell("%s " PG_BIN "/pg_ctl -D %s/pg -m immediate -w stop >/dev/null", as_postgres(),
           scratch_pg_running);
     shell("rm -rf %s", scratch_pg_running);
     scratch_pg_running[0] = '\0';
+    scratch_pg_stopping = false;
 }
 
 static inline void scratch_pg_start(struct scratch_pg *pg)
