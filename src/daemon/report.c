@@ -58,8 +58,9 @@ static void fill_destinations(struct daemon *d, struct status_report *r)
     for (size_t i = 0; i < n; i++) {
         if (destinations[i] == NULL)
             continue;
-        fill_destination(r, destinations[i], &r->destinations[r->ndestinations]);
-        r->ack_lsn = MIN(r->ack_lsn, r->destinations[r->ndestinations++].ack_lsn);
+        struct status_destination *out = &r->destinations[r->ndestinations++];
+        fill_destination(r, destinations[i], out);
+        r->ack_lsn = MIN(r->ack_lsn, out->ack_lsn);
     }
 }
 

@@ -1,5 +1,6 @@
 #include "pump/records.h"
 #include "pg/standby_record.h"
+#include "pg/storage_record.h"
 #include "pg/xlog_record.h"
 
 #include <stdlib.h>
@@ -344,6 +345,19 @@ static enum status xlog_record(struct records *r, const struct wal_record *recor
     return OK;
 }
 
+/* C8: the catalogs of our database go away or move to another tablespace. */
+static enum status database_record(const struct records *r, const struct wal_record *record,
+                                   struct error *err)
+{
+    struct dbase_record d;
+    TRY(dbase_record_parse(record, &d, err));
+    if (d.db_oid != r->options.database)
+        return OK;
+    return error_lsn(err, ERR_CONFIG, record->start,
+                     "the source database was %s: remove the state directory and load again",
+                     d.kind == DBASE_DROP ? "dropped" : "moved to another tablespace");
+}
+
 enum status records_take(struct records *r, const struct wal_record *record, bool forwarded,
                          struct buf *out, struct error *err)
 {
@@ -359,6 +373,8 @@ enum status records_take(struct records *r, const struct wal_record *record, boo
         return standby_record(r, record, err);
     case RM_XLOG_ID:
         return xlog_record(r, record, err);
+    case RM_DBASE_ID:
+        return database_record(r, record, err);
     default:
         /* catalog indexes, files created, …: the transaction exists */
         if (record->xid != InvalidTransactionId && record->nblocks > 0 &&
