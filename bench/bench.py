@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-ROOT = pathlib.Path(os.environ.get("WALSHADOW_ROOT") or pathlib.Path(__file__).parents[1])
+ROOT = pathlib.Path(os.environ.get("WALSHADOW_TEST_ROOT") or pathlib.Path(__file__).parents[1])
 sys.path[:0] = [str(ROOT / "tests" / "integration"), str(ROOT / "bench")]
 sys.dont_write_bytecode = True
 
@@ -59,8 +59,8 @@ def fill_narrow(pg, rows, per_commit=1000):
     with open(script, "w") as f:
         f.write(
             "INSERT INTO narrow SELECT i, i::int, 7, i * 3, i / 7.0 FROM generate_series("
-            f":client_id::bigint * {quarter} + nextval('batch_' || :client_id) * {per_commit},"
-            f" :client_id::bigint * {quarter} + (currval('batch_' || :client_id) + 1) * {per_commit} - 1) i;\n"
+            f":client_id::bigint * {quarter} + nextval(('batch_' || :client_id)::regclass) * {per_commit},"
+            f" :client_id::bigint * {quarter} + (currval(('batch_' || :client_id)::regclass) + 1) * {per_commit} - 1) i;\n"
         )
     for client in range(4):
         pg.app(f"CREATE SEQUENCE IF NOT EXISTS batch_{client} MINVALUE 0;")

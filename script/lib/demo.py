@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 
-ROOT = pathlib.Path(os.environ.get("WALSHADOW_ROOT") or pathlib.Path(__file__).parents[2])
+ROOT = pathlib.Path(os.environ.get("WALSHADOW_TEST_ROOT") or pathlib.Path(__file__).parents[2])
 sys.path.insert(0, str(ROOT / "tests" / "integration"))
 sys.dont_write_bytecode = True
 
@@ -16,7 +16,7 @@ from lib import parity, workload  # noqa: E402
 from lib.daemon import Daemon  # noqa: E402
 from lib.engine import Engine  # noqa: E402
 from lib.postgres import Postgres  # noqa: E402
-from lib.process import Timeout, tail  # noqa: E402
+from lib.process import Timeout  # noqa: E402
 
 LOAD_TIMEOUT = 900
 
@@ -91,7 +91,7 @@ class Demo:
         return pg
 
     def start_daemon(self, pg):
-        config = {}
+        config = {"log": {"level": "info"}}
         url = "chdb:"
         if self.options.destination == "clickhouse":
             # A server that the daemon did not start and reaches over TCP.
@@ -200,8 +200,6 @@ def main():
         say("interrupted")
     except (AssertionError, OSError) as error:
         say(f"failed: {error}")
-        if hasattr(demo, "daemon"):
-            say(tail(demo.daemon.log, 30))
         ok = False
     finally:
         demo.close(ok)

@@ -169,7 +169,7 @@ def part_sanitize():
             continue
         count += unit(f"build-{kind}", env=env)
         count += pytest(["-m", "null", "tests/integration"],
-                        env={"WALSHADOW_BUILD": f"build-{kind}"})
+                        env={"WALSHADOW_TEST_BUILD": f"build-{kind}"})
     return count
 
 

@@ -288,7 +288,7 @@ def test_remove_drops_the_slot(pg, daemons):
 
 def test_full_disk(pg, daemons):
     """No room in the state directory: one error that says so; with room again it goes on."""
-    small = os.environ.get("WALSHADOW_SMALL_FS")
+    small = os.environ.get("WALSHADOW_TEST_SMALL_FS")
     if not small:
         pytest.skip("only root can mount a small file system: run by script/test as root")
     daemon = daemons(pg)

@@ -190,7 +190,7 @@ class Daemon:
                     self.process.wait(10)
             code = self.process.returncode
         self._end_orphans()
-        keep = os.environ.get("WALSHADOW_KEEP_LOGS")
+        keep = os.environ.get("WALSHADOW_TEST_KEEP_LOGS")
         if keep:
             os.makedirs(keep, exist_ok=True)
             name = os.path.basename(self.base)

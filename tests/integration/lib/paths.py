@@ -3,12 +3,12 @@
 import os
 import pathlib
 
-ROOT = pathlib.Path(os.environ.get("WALSHADOW_ROOT") or pathlib.Path(__file__).parents[3])
+ROOT = pathlib.Path(os.environ.get("WALSHADOW_TEST_ROOT") or pathlib.Path(__file__).parents[3])
 DEPS = ROOT / ".deps"
 PLAIN_BIN = ROOT / "build" / "walshadow"
 DEBUG_BIN = ROOT / "build-debug" / "walshadow"
 # The program under test: script/test names a sanitizer build for those runs.
-BUILD = os.environ.get("WALSHADOW_BUILD", "build")
+BUILD = os.environ.get("WALSHADOW_TEST_BUILD", "build")
 BIN = ROOT / BUILD / "walshadow"
 SANITIZED = BUILD in ("build-asan", "build-tsan")
 LIBCHDB = DEPS / "libchdb.so"
