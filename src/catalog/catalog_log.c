@@ -59,6 +59,25 @@ static enum status parse_body(const uint8_t *body, uint32_t len, catalog_log_fn 
     return fn(ctx, &e, err);
 }
 
+static bool frame_is_sound(struct cursor c)
+{
+    uint32_t len = cursor_u32(&c);
+    uint32_t crc = cursor_u32(&c);
+    const uint8_t *body = len == 0 || len > FRAME_MAX ? NULL : cursor_take(&c, len);
+    return body != NULL && body[0] >= CATALOG_LOG_DESC && body[0] <= CATALOG_LOG_STOP &&
+           crc32c(body, len) == crc;
+}
+
+/* A damaged length can seem to reach to or past the end of the file; a torn tail has no frame
+ * behind its beginning. */
+static bool sound_frame_behind(const struct buf *file, size_t at)
+{
+    for (at++; at < file->len; at++)
+        if (frame_is_sound(cursor_of(file->data + at, file->len - at)))
+            return true;
+    return false;
+}
+
 /* Walks the frames; *ret_end is where the sound part ends. */
 static enum status parse_frames(const char *path, const struct buf *file, catalog_log_fn fn,
                                 void *ctx, size_t *ret_end, struct error *err)
@@ -71,7 +90,7 @@ static enum status parse_frames(const char *path, const struct buf *file, catalo
         const uint8_t *body = len > FRAME_MAX ? NULL : cursor_take(&c, len);
         if (body == NULL || len == 0 || crc32c(body, len) != crc) {
             size_t behind = body == NULL ? 0 : file->len - at - FRAME_HEAD - len;
-            if (behind > 0)
+            if (behind > 0 || sound_frame_behind(file, at))
                 return error_set(err, ERR_DATA,
                                  "%s is damaged at byte %zu: restore it, or remove the state "
                                  "directory and load again",
