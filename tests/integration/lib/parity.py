@@ -137,7 +137,7 @@ def target_expression(column, type_name):
     name = quote_ch(column.name)
     plain = _plain(type_name)
     if plain == "Bool":
-        return f"if({name}, 't', 'f')"
+        return f"multiIf({name} IS NULL, NULL, {name}, 't', 'f')"
     if column.type == "bytea":
         return f"'\\\\x' || lower(hex({name}))"
     if plain.startswith("DateTime64"):
