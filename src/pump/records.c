@@ -276,13 +276,31 @@ static enum status commit(struct records *r, const struct wal_record *record,
     return OK;
 }
 
+/* A transaction of another database is known if it wrote a catalog that all share: nothing of it is
+ * ours, and it must not pin the floor beyond its end. */
+static void release_foreign(struct records *r, const struct wal_record *record,
+                            const struct xact_record *x)
+{
+    bool known = known_find(r, x->xid) != NULL;
+    if (x->kind == XACT_PREPARE || x->kind == XACT_ASSIGNMENT || x->kind == XACT_INVALIDATIONS)
+        return;
+    for (uint32_t i = 0; i < x->subxacts.count && !known; i++)
+        known = known_find(r, xid_list_get(&x->subxacts, i)) != NULL;
+    if (!known)
+        return;
+    put_xact(r, FRAME_ABORT, 0, record, x);
+    forget_xact(r, x);
+}
+
 static enum status xact_record(struct records *r, const struct wal_record *record,
                                struct error *err)
 {
     struct xact_record x;
     TRY(xact_record_parse(record, r->options.major, &x, err));
-    if (x.db_oid != InvalidOid && x.db_oid != r->options.database)
-        return OK; /* of another database */
+    if (x.db_oid != InvalidOid && x.db_oid != r->options.database) {
+        release_foreign(r, record, &x);
+        return OK;
+    }
     switch ((enum xact_kind)x.kind) {
     case XACT_COMMIT:
     case XACT_COMMIT_PREPARED:
