@@ -343,12 +343,13 @@ static enum status shadow_consistent(struct bootstrap *b, struct error *err)
     TRY(shadow_cluster_wait_ready(d->cluster, UINT64_MAX, err));
     TRY(boundary_capture_start(&d->boundary, b->end, err));
     daemon_set_waiting(d, "%s", "");
+    drop_gone(d,
+              b); /* first: a new table may have the name, and so the target, of one that is gone */
     history_all(d->history, UINT64_MAX, &now, &n);
     enum status st = compare_with_seed(b, now, n, err);
     for (size_t i = 0; i < n; i++)
         rel_desc_unref(now[i]);
     free(now);
-    drop_gone(d, b);
     return st;
 }
 
