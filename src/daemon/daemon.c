@@ -127,8 +127,10 @@ static void interrupt_all(struct daemon *d, bool keep_pipeline)
         source_repl_wake(d->backup_repl);
     if (d->sql != NULL)
         source_sql_interrupt(d->sql);
-    if (d->load != NULL && atomic_load(&d->state) == DAEMON_BOOTSTRAPPING)
+    if (d->load != NULL && !keep_pipeline)
         load_cancel(d->load);
+    for (size_t i = 0; d->load_acks != NULL && !keep_pipeline && i < d->config->ndestinations; i++)
+        ack_cancel(d->load_acks[i]);
     if (d->walsender != NULL)
         shadow_walsender_wake(d->walsender);
     if (d->cluster != NULL)
@@ -182,8 +184,10 @@ static void join_all(struct daemon *d)
         pthread_join(d->sequence_thread, NULL);
     if (d->status_started)
         pthread_join(d->status_thread, NULL);
-    if (d->pump != NULL)
+    if (d->pump != NULL) {
+        pump_stop(d->pump); /* it may have been started only just now */
         pump_join(d->pump);
+    }
 }
 
 static void free_all(struct daemon *d)

@@ -44,7 +44,7 @@ enum status daemon_shadow_start(struct daemon *d, struct error *err)
     d->boundary.walsender = d->walsender;
     d->boundary.reader = d->reader;
     d->boundary.stopping = &d->stopping;
-    return OK;
+    return daemon_check(d, err); /* a stop that came before they were known did not wake them */
 }
 
 void daemon_shadow_stop(struct daemon *d)
