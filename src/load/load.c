@@ -292,8 +292,7 @@ enum status load_ask(struct load *l, const TransactionId *xids, size_t n, struct
     return OK;
 }
 
-/* Submits what waits for a transaction whose fate is known; the walk decides by it. */
-static enum status rows_submit(struct load *l, TransactionId xid, struct error *err)
+static enum status rows_take_and_submit(struct load *l, TransactionId xid, struct error *err)
 {
     for (;;) {
         struct load_rel *rel = NULL;
@@ -309,6 +308,15 @@ static enum status rows_submit(struct load *l, TransactionId xid, struct error *
         batch->nrows = count;
         TRY(load_submit(l, batch, err));
     }
+}
+
+/* Submits what waits for a transaction whose fate is known; the walk decides by it. */
+static enum status rows_submit(struct load *l, TransactionId xid, struct error *err)
+{
+    atomic_fetch_add(&l->submitting, 1);
+    enum status st = rows_take_and_submit(l, xid, err);
+    atomic_fetch_sub(&l->submitting, 1);
+    return st;
 }
 
 /* Asks for those of the waiting transactions that precede `before` (0 = all). */
@@ -335,7 +343,10 @@ enum status load_finish(struct load *l, struct error *err)
 
 uint64_t load_undecided_count(struct load *l)
 {
-    return undecided_count(l->undecided);
+    /* in this order: what is taken is counted as being submitted before it is no longer undecided
+     */
+    uint64_t n = undecided_count(l->undecided);
+    return n + atomic_load(&l->submitting);
 }
 
 enum status load_fate(struct load *l, TransactionId xid, bool committed, struct error *err)

@@ -83,7 +83,8 @@ struct load {
     struct heap_sink *sink;
     TransactionId next_xid; /* N; set before the window starts */
     atomic_bool cancelled;
-    atomic_bool finishing; /* from load_finish on the window submits what a fate decides */
+    atomic_bool finishing;  /* from load_finish on the window submits what a fate decides */
+    atomic_uint submitting; /* calls between taking decided tuples and having submitted them */
     struct fatal failure;
     atomic_uint_least64_t bytes_done, bytes_total, pages, rows;
     _Atomic XLogRecPtr start_lsn, end_lsn;
