@@ -114,6 +114,7 @@ static enum status append_bad(struct worker *w, const struct route *route, struc
     const struct att_desc *att = &route->desc->atts[at];
     const struct datum *value = &datums[at];
     const char *action = "error";
+    size_t place = (size_t)(b - w->builders);
     char text[300];
     if (col->key_index > 0) {
         snprintf(text, sizeof text, "key column %s holds a value its target cannot: %s", att->name,
@@ -135,6 +136,7 @@ static enum status append_bad(struct worker *w, const struct route *route, struc
     if (strcmp(action, "error") != 0)
         return OK;
     snprintf(text, sizeof text, "column %s holds a value its target cannot: %s", att->name, reason);
+    b = &w->builders[place]; /* the reject may have added a builder */
     return stop_table(w, route, b, meta, text, err);
 }
 
