@@ -210,7 +210,8 @@ void options_render_markdown(struct buf *out)
     const char *section = NULL;
     buf_printf(out,
                "# Configuration\n\nMade from the option table (src/config/options.def) by "
-               "`walshadow config --markdown configuration`; do not edit.\n\nTOML. Sizes are written \"8MiB\" "
+               "`walshadow config --markdown configuration`; do not edit.\n\nTOML. Sizes are "
+               "written \"8MiB\" "
                "(KiB, MiB, GiB, TiB), durations \"100ms\" (ms, s, m, h, d). An unknown key is an "
                "error.\nPrecedence: command line > environment (`WALSHADOW_<SECTION>_<KEY>`, dots "
                "as `_`) > file > default.\nOptions marked *reload* may change while walshadow runs "

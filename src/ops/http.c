@@ -76,8 +76,11 @@ static bool is_authorised(const struct http_server *s, struct MHD_Connection *co
         return true;
     char *password = NULL, *user = MHD_basic_auth_get_username_password(connection, &password);
     bool ok = false;
-    if (user != NULL && password != NULL)
-        ok = equal_constant_time(user, s->user) & equal_constant_time(password, s->password);
+    if (user != NULL && password != NULL) {
+        bool same_user = equal_constant_time(user, s->user);
+        bool same_password = equal_constant_time(password, s->password);
+        ok = same_user && same_password;
+    }
     MHD_free(user);
     MHD_free(password);
     return ok;
