@@ -118,6 +118,9 @@ static enum status plan_change(struct drain *d, const struct change_frame *f, st
         st = f->kind == CHANGE_INSERT && (f->head.flags & FRAME_HAS_NEW)
                  ? toast_index_add(d->r->toast, route->desc->oid, f, d->reader, err)
                  : OK;
+    } else if (route->key_differs && f->kind != CHANGE_INSERT) {
+        return stop(d, route, f->head.lsn,
+                    "a partition's replica identity is not the key of its root", err);
     } else if (!has_what_it_needs(route, f)) {
         return stop(d, route, f->head.lsn, "a change without the old key or the new row in the WAL",
                     err);

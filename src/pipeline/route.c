@@ -58,6 +58,27 @@ static bool map_columns(const struct rel_desc *leaf, const struct rel_desc *root
     return true;
 }
 
+static bool has_key_column(const struct rel_desc *d, const char *name)
+{
+    for (unsigned k = 0; k < d->nkeys; k++)
+        if (strcmp(d->atts[d->key_attnums[k] - 1].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* REPLICA IDENTITY is set for each partition by itself (notes B6). */
+static bool key_differs(const struct rel_desc *leaf, const struct rel_desc *root)
+{
+    if (root->identity != IDENTITY_KEY)
+        return false;
+    if (leaf->identity != IDENTITY_KEY || leaf->nkeys != root->nkeys)
+        return true;
+    for (unsigned k = 0; k < leaf->nkeys; k++)
+        if (!has_key_column(root, leaf->atts[leaf->key_attnums[k] - 1].name))
+            return true;
+    return false;
+}
+
 static struct route *route_build(struct tables *tables, struct rel_desc *desc,
                                  struct rel_desc *root, bool toast)
 {
@@ -66,6 +87,7 @@ static struct route *route_build(struct tables *tables, struct rel_desc *desc,
     atomic_init(&r->refs, 1);
     r->desc = rel_desc_ref(desc);
     r->toast = toast;
+    r->key_differs = root != NULL && root->oid != desc->oid && key_differs(desc, root);
     r->ndestinations = o->ndestinations;
     struct table_entry *e = root == NULL ? NULL : tables_find(tables, root->oid);
     if (e == NULL || atomic_load(&e->life) != TABLE_LIFE_STREAMING)

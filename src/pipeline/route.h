@@ -14,6 +14,7 @@ struct route {
     struct rel_desc *desc;
     struct table_entry *table; /* NULL: rows are discarded */
     bool toast;                /* rows are chunks of desc's TOAST table */
+    bool key_differs;          /* a leaf logs other old keys than its root's target goes by */
     size_t ndestinations;
     struct route_target targets[];
 };
