@@ -91,7 +91,6 @@ static bool type_supported(void *ctx, unsigned type_oid, const char *type_name)
 enum status daemon_preflight(struct daemon *d, bool needs_load, struct error *err)
 {
     struct preflight_report report;
-    CLEANUP_BUF struct buf text = {0};
     const struct preflight_options options = {
         .config = d->config,
         .source = source_sql_conn(d->sql),

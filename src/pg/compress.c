@@ -24,8 +24,9 @@ static bool pglz_match(struct cursor *c, uint8_t *dst, size_t dst_len, size_t *a
     if (distance >= len) {
         memcpy(to, to - distance, len);
     } else {
+        const uint8_t *from = to - distance;
         for (size_t i = 0; i < len; i++)
-            to[i] = to[i - distance];
+            to[i] = from[i];
     }
     *at += len;
     return true;

@@ -218,6 +218,13 @@ static void changed_relations(struct records *r, const struct xact_record *x, bo
     r->oids.len = kept * sizeof(Oid);
 }
 
+static void put_list(uint8_t **at, const void *items, size_t bytes)
+{
+    if (bytes > 0)
+        memcpy(*at, items, bytes);
+    *at += bytes;
+}
+
 static void put_xact(struct records *r, enum frame_type type, uint8_t flags,
                      const struct wal_record *record, const struct xact_record *x)
 {
@@ -242,12 +249,9 @@ static void put_xact(struct records *r, enum frame_type type, uint8_t flags,
     memset(start + len - 8, 0, 8);
     memcpy(at, &f, sizeof f);
     at += sizeof f;
-    memcpy(at, x->subxacts.xids, (size_t)f.nsub * 4);
-    at += (size_t)f.nsub * 4;
-    memcpy(at, x->dropped.locators, (size_t)f.ndropped * sizeof(struct rel_file_locator));
-    at += (size_t)f.ndropped * sizeof(struct rel_file_locator);
-    if (nrels > 0)
-        memcpy(at, r->oids.data, (size_t)nrels * 4);
+    put_list(&at, x->subxacts.xids, (size_t)f.nsub * 4);
+    put_list(&at, x->dropped.locators, (size_t)f.ndropped * sizeof(struct rel_file_locator));
+    put_list(&at, r->oids.data, (size_t)nrels * 4);
     r->out->len += len;
 }
 
