@@ -87,6 +87,16 @@ static enum status load_running_hook(void *ctx, TransactionId oldest, struct err
     return load_running_xacts(d->load, oldest, err);
 }
 
+static enum status load_barrier_hook(void *ctx, struct error *err)
+{
+    struct daemon *d = ctx;
+    struct destination **destinations;
+    size_t n = pipeline_destinations(d->pipeline, &destinations);
+    for (size_t i = 0; i < n; i++)
+        TRY(destination_barrier(destinations[i], d->load_acks[i], err));
+    return OK;
+}
+
 static XLogRecPtr lowest_ack(const struct daemon *d)
 {
     XLogRecPtr ack = UINT64_MAX;
@@ -104,8 +114,10 @@ static enum status pipeline_begin(struct daemon *d, struct error *err)
         .load_xid = (TransactionId)d->manifest.load.next_xid,
     };
     if (d->load != NULL)
-        options.hooks =
-            (struct reorder_hooks){.ctx = d, .fate = load_fate_hook, .running = load_running_hook};
+        options.hooks = (struct reorder_hooks){.ctx = d,
+                                               .fate = load_fate_hook,
+                                               .running = load_running_hook,
+                                               .barrier = load_barrier_hook};
     struct destination **destinations;
     size_t n = pipeline_destinations(d->pipeline, &destinations);
     for (size_t i = 0; i < n; i++)

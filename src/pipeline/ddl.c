@@ -43,6 +43,9 @@ static bool began_before_load(const struct boundary *b)
 static enum status relation_added(const struct boundary *b, const struct rel_desc *now,
                                   struct error *err)
 {
+    /* its target may take the name of a dropped table's, for which rows are on their way */
+    if (root_of(now) == now->oid && relation_refused(now) == NULL)
+        TRY(reorder_barrier(b->r, err));
     TRY(tables_add(b->r->tables, now, TABLES_KEEP, b->commit->end, err));
     if (began_before_load(b))
         return stop(b, now, "created by a transaction that was open when the load began", err);

@@ -98,7 +98,8 @@ enum status reorder_barrier(struct reorder *r, struct error *err)
     TRY(reorder_slice_dispatch(r, err));
     for (size_t d = 0; d < r->ndestinations; d++)
         TRY(destination_barrier(r->destinations[d], r->destinations[d]->ack, err));
-    return OK;
+    return r->options.hooks.barrier == NULL ? OK
+                                            : r->options.hooks.barrier(r->options.hooks.ctx, err);
 }
 
 static enum status tell_fates(struct reorder *r, const struct xact_frame *f, bool committed,
