@@ -224,6 +224,16 @@ struct rel_desc *history_by_oid(struct history *h, Oid oid, XLogRecPtr lsn)
     return d;
 }
 
+bool history_begins_after(struct history *h, Oid oid, XLogRecPtr lsn)
+{
+    struct relation *r;
+    pthread_rwlock_rdlock(&h->lock);
+    HASH_FIND(hh, h->relations, &oid, sizeof oid, r);
+    bool after = r != NULL && r->n > 0 && r->versions[0]->valid_from > lsn;
+    pthread_rwlock_unlock(&h->lock);
+    return after;
+}
+
 void history_all(struct history *h, XLogRecPtr lsn, struct rel_desc ***ret, size_t *ret_n)
 {
     struct relation *r, *next;

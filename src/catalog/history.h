@@ -30,6 +30,9 @@ struct rel_desc *history_by_locator(struct history *h, struct rel_file_locator l
 /* The shape of a relation at lsn; NULL if it did not exist (or was dropped) then. */
 struct rel_desc *history_by_oid(struct history *h, Oid oid, XLogRecPtr lsn);
 
+/* True if the first thing known of the relation is later than lsn: it was created after that. */
+bool history_begins_after(struct history *h, Oid oid, XLogRecPtr lsn);
+
 /* Every relation that exists at lsn: a malloc'd array of references. */
 void history_all(struct history *h, XLogRecPtr lsn, struct rel_desc ***ret, size_t *ret_n);
 

@@ -179,7 +179,7 @@ static enum status add_target(struct tables *t, struct table_entry *e, const str
             st = error_set(&why, ERR_CONFIG, "its target %s.%s belongs to %s", target->database,
                            target->table, owner.owner->name);
         } else {
-            st = target_table_ensure(d, target, &options, mode, lsn, &why);
+            st = target_table_ensure(d, target, &options, mode, t->options.history, lsn, &why);
         }
     }
     free(overrides);

@@ -60,7 +60,8 @@ const struct tables_options *tables_options_of(const struct tables *t);
 /* Why a relation is not replicated, whatever its columns: NULL if it may be. */
 const char *relation_refused(const struct rel_desc *desc);
 
-/* Target tables at one destination: makes or checks the table. */
+/* Target tables at one destination: makes or checks the table, as it is due at lsn. ERR_CONFIG,
+ * with nothing done, if the name belongs to something else. */
 enum status target_table_ensure(struct destination *d, const struct target *target,
                                 const struct target_options *options, enum tables_mode mode,
-                                XLogRecPtr lsn, struct error *err) CHECKED;
+                                struct history *history, XLogRecPtr lsn, struct error *err) CHECKED;

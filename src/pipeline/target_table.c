@@ -34,16 +34,16 @@ static enum status found_row(void *ctx, const char *const *fields, const size_t 
     return OK;
 }
 
-static enum status look(struct destination *d, const struct target *t, struct found_table *ret,
-                        struct error *err)
+static enum status look(struct destination *d, const char *database, const char *table,
+                        struct found_table *ret, struct error *err)
 {
     CLEANUP_BUF struct buf sql = {0};
     *ret = (struct found_table){0};
     buf_printf(&sql, "SELECT toString(engine), toString(comment), "
                      "toString(ifNull(total_rows, 1)) FROM system.tables WHERE database = ");
-    sql_quote_string(&sql, t->database);
+    sql_quote_string(&sql, database);
     buf_printf(&sql, " AND name = ");
-    sql_quote_string(&sql, t->table);
+    sql_quote_string(&sql, table);
     return destination_select(d, buf_cstr(&sql), found_row, ret, err);
 }
 
@@ -115,13 +115,34 @@ static enum status adopt(struct destination *d, const struct target *t,
     return OK;
 }
 
-/* A retained table of a dropped source table gives up the name. */
-static enum status move_aside(struct destination *d, const struct target *t, XLogRecPtr lsn,
-                              struct error *err)
+static bool same_database(const char *comment, const char *ours)
+{
+    const char *slash = strrchr(ours, '/');
+    size_t n = slash == NULL ? strlen(ours) : (size_t)(slash - ours) + 1;
+    return strncmp(comment, ours, n) == 0;
+}
+
+static enum status drop(struct destination *d, const struct target *t, struct error *err)
 {
     CLEANUP_BUF struct buf sql = {0};
+    buf_printf(&sql, "DROP TABLE ");
+    full_name(&sql, t);
+    buf_printf(&sql, " SYNC");
+    return destination_execute(d, buf_cstr(&sql), err);
+}
+
+/* A retained table of a dropped source table gives up the name. Where the new name is taken, this
+ * was done before a kill, and what has the old name is what the replay made of it since. */
+static enum status move_aside(struct destination *d, const struct target *t, const char *comment,
+                              XLogRecPtr lsn, struct error *err)
+{
+    CLEANUP_BUF struct buf sql = {0};
+    struct found_table found;
     CLEANUP_FREE char *aside =
         xasprintf("%s_dropped_%08X%08X", t->table, (uint32_t)(lsn >> 32), (uint32_t)lsn);
+    TRY(look(d, t->database, aside, &found, err));
+    if (found.exists && same_database(found.comment, comment))
+        return drop(d, t, err);
     log_info("msg=\"retained target renamed, its name is needed\" table=%s to=%s", LOG_Q(t->table),
              LOG_Q(aside));
     buf_printf(&sql, "RENAME TABLE ");
@@ -133,36 +154,37 @@ static enum status move_aside(struct destination *d, const struct target *t, XLo
     return destination_execute(d, buf_cstr(&sql), err);
 }
 
-static bool same_database(const char *comment, const char *ours)
+/* The relation a comment of ours names. */
+static Oid comment_oid(const char *comment)
 {
-    const char *slash = strrchr(ours, '/');
-    size_t n = slash == NULL ? strlen(ours) : (size_t)(slash - ours) + 1;
-    return strncmp(comment, ours, n) == 0;
+    const char *slash = strrchr(comment, '/');
+    return slash == NULL ? InvalidOid : (Oid)strtoul(slash + 1, NULL, 10);
 }
 
 enum status target_table_ensure(struct destination *d, const struct target *target,
                                 const struct target_options *options, enum tables_mode mode,
-                                XLogRecPtr lsn, struct error *err)
+                                struct history *history, XLogRecPtr lsn, struct error *err)
 {
     struct found_table found;
     if (d->options.null)
         return OK;
-    TRY(look(d, target, &found, err));
+    TRY(look(d, target->database, target->table, &found, err));
     if (!found.exists)
         return create(d, target, options, err);
     if (strcmp(found.comment, options->comment) == 0) {
         if (mode == TABLES_KEEP)
             return OK;
-        CLEANUP_BUF struct buf sql = {0};
         log_info("msg=\"target of an earlier load dropped\" table=%s", LOG_Q(target->table));
-        buf_printf(&sql, "DROP TABLE ");
-        full_name(&sql, target);
-        buf_printf(&sql, " SYNC");
-        TRY(destination_execute(d, buf_cstr(&sql), err));
+        TRY(drop(d, target, err));
         return create(d, target, options, err);
     }
     if (same_database(found.comment, options->comment)) {
-        TRY(move_aside(d, target, lsn, err));
+        /* read again after a restart: the later owner of the name is there already (it never goes
+         * back), and of ours nothing is left to be done but its drop */
+        if (history_begins_after(history, comment_oid(found.comment), lsn))
+            return error_set(err, ERR_CONFIG, "dropped since; its target %s.%s is another table's",
+                             target->database, target->table);
+        TRY(move_aside(d, target, options->comment, lsn, err));
         return create(d, target, options, err);
     }
     return adopt(d, target, &found, err);
