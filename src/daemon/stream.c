@@ -156,7 +156,11 @@ enum status daemon_stream_start(struct daemon *d, struct error *err)
         .segments_done = segments_done,
     };
     struct pump *pump = NULL;
+    struct error quiet;
     TRY(pump_start(&options, &pump, err));
+    /* the first reply has a flush position too */
+    if (pump_send_status(pump, d->floor, &quiet) != OK)
+        log_debug("msg=\"status reply not sent\" error=%s", LOG_Q(quiet.message));
     pthread_mutex_lock(&d->lock);
     d->pump = pump;
     pthread_mutex_unlock(&d->lock);

@@ -25,6 +25,7 @@ struct pump {
     pthread_mutex_t lock; /* guards repl (the pointer), waiting, stop wake-ups, paused */
     pthread_cond_t wake;
     struct source_repl *repl;
+    bool repl_streams; /* else it is connecting: its calls may wait for the source */
     char waiting[300];
     bool paused;
     bool server_is_shutting_down; /* the last record is a shutdown checkpoint (A3) */
@@ -81,8 +82,8 @@ static enum status on_output(void *ctx, XLogRecPtr lsn, const uint8_t *data, siz
     return wal_archive_write(p->options.archive, lsn, data, len, err);
 }
 
-/* A standby takes for granted that a record is never split but at a page boundary (streaming replication
- * protocol): what it may see ends at a record's end or at a page's. */
+/* A standby takes for granted that a record is never split but at a page boundary (streaming
+ * replication protocol): what it may see ends at a record's end or at a page's. */
 static void publish(struct pump *p)
 {
     XLogRecPtr output = wal_filter_output_lsn(p->filter);
@@ -113,8 +114,8 @@ static enum status window_record(struct pump *p, const struct wal_record *record
     if (!wal_record_is_xlog(record, XLOG_SWITCH))
         return window_end_check(p, err);
     /* a standby counts the rest of the segment to it: the end is known once that has come */
-    p->last_end = lsn_segment_start(record->end + p->options.segment_bytes - 1,
-                                    p->options.segment_bytes);
+    p->last_end =
+        lsn_segment_start(record->end + p->options.segment_bytes - 1, p->options.segment_bytes);
     return OK;
 }
 
@@ -167,6 +168,7 @@ static void set_repl(struct pump *p, struct source_repl *repl)
     pthread_mutex_lock(&p->lock);
     struct source_repl *old = p->repl;
     p->repl = repl;
+    p->repl_streams = false;
     atomic_store(&p->backend_pid, repl == NULL ? 0 : source_repl_backend_pid(repl));
     if (repl != NULL && atomic_load(&p->stopping))
         source_repl_wake(repl);
@@ -215,8 +217,12 @@ static enum status connect_once(struct pump *p, struct error *err)
     TRY(source_repl_open(p->options.conninfo, p->options.application_name, &repl, err));
     set_repl(p, repl);
     TRY(check_identity(p, repl, err));
-    return source_repl_start(repl, p->options.slot, wal_filter_next_lsn(p->filter),
-                             p->options.timeline, err);
+    TRY(source_repl_start(repl, p->options.slot, wal_filter_next_lsn(p->filter),
+                          p->options.timeline, err));
+    pthread_mutex_lock(&p->lock);
+    p->repl_streams = true;
+    pthread_mutex_unlock(&p->lock);
+    return OK;
 }
 
 static enum status connect_until_done(struct pump *p, struct error *err)
@@ -279,8 +285,18 @@ static enum status keepalive(struct pump *p, const struct source_chunk *c, struc
     return pump_send_status(p, 0, err);
 }
 
+static bool is_paused(struct pump *p)
+{
+    pthread_mutex_lock(&p->lock);
+    bool paused = p->paused;
+    pthread_mutex_unlock(&p->lock);
+    return paused;
+}
+
 static enum status wait_while_paused(struct pump *p, struct error *err)
 {
+    if (is_paused(p)) /* what was read goes on its way: the pause ends when it has arrived */
+        TRY(flush_batch(p, true, err));
     pthread_mutex_lock(&p->lock);
     while (p->paused && !atomic_load(&p->stopping))
         pthread_cond_wait(&p->wake, &p->lock);
@@ -440,7 +456,7 @@ enum status pump_send_status(struct pump *p, XLogRecPtr flush, struct error *err
     enum status st = OK;
     pthread_mutex_lock(&p->lock);
     p->sent_flush = MAX(p->sent_flush, flush);
-    if (p->repl != NULL)
+    if (p->repl_streams)
         st = source_repl_status(p->repl, atomic_load(&p->received), p->sent_flush, p->sent_flush,
                                 false, err);
     pthread_mutex_unlock(&p->lock);
