@@ -161,11 +161,53 @@ static void wait_for_end(struct daemon *d, int signals)
     }
 }
 
+/* Beside the drain: every stage of it may wait for a destination that does not answer. */
+struct drain_watch {
+    struct daemon *d;
+    uint64_t until_ns;
+    atomic_bool done;
+    pthread_t thread;
+    bool started;
+};
+
+static void *watch_main(void *arg)
+{
+    struct drain_watch *w = arg;
+    struct pollfd fd = {.fd = w->d->wake_fd, .events = POLLIN};
+    uint64_t count;
+    while (!atomic_load(&w->done)) {
+        uint64_t now = clock_now_ns();
+        if (now >= w->until_ns || fatal_is_set(&w->d->fatal)) {
+            interrupt_all(w->d, false);
+            return NULL;
+        }
+        if (poll(&fd, 1, (int)((w->until_ns - now) / 1000000u) + 1) > 0 &&
+            read(w->d->wake_fd, &count, sizeof count) < 0 && errno != EAGAIN)
+            return NULL;
+    }
+    return NULL;
+}
+
+static void watch_start(struct drain_watch *w)
+{
+    w->until_ns = clock_now_ns() + DRAIN_NS;
+    w->started = pthread_create(&w->thread, NULL, watch_main, w) == 0;
+}
+
+static void watch_stop(struct drain_watch *w)
+{
+    if (!w->started)
+        return;
+    atomic_store(&w->done, true);
+    wake_main(w->d);
+    pthread_join(w->thread, NULL);
+}
+
 /* What was read is made durable and acknowledged. */
-static bool drain(struct daemon *d)
+static bool drain(struct daemon *d, uint64_t until_ns)
 {
     struct error err;
-    if (pipeline_drain(d->pipeline, clock_now_ns() + DRAIN_NS, &err) != OK) {
+    if (pipeline_drain(d->pipeline, until_ns, &err) != OK) {
         log_error("msg=\"not all that was read is acknowledged; the next start reads it again\" "
                   "error=%s",
                   LOG_Q(err.message));
@@ -264,11 +306,15 @@ static int stop(struct daemon *d)
 {
     bool streaming = d->pump != NULL && !fatal_is_set(&d->fatal);
     bool clean = !fatal_is_set(&d->fatal);
+    struct drain_watch watch = {.d = d};
     daemon_set_state(d, DAEMON_STOPPING);
     interrupt_all(d, streaming);
+    if (streaming)
+        watch_start(&watch);
     join_all(d);
     if (streaming && !fatal_is_set(&d->fatal))
-        clean = drain(d);
+        clean = drain(d, watch.until_ns);
+    watch_stop(&watch);
     if (fatal_is_set(&d->fatal)) {
         clean = false;
         log_error("msg=fatal error=%s", LOG_Q(d->fatal.first.message));
