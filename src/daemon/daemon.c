@@ -69,8 +69,18 @@ static enum status load_manifest(struct daemon *d, struct error *err)
 static enum status resume(struct daemon *d, struct error *err)
 {
     XLogRecPtr ack = UINT64_MAX;
-    for (size_t i = 0; i < d->config->ndestinations; i++)
-        ack = MIN(ack, manifest_ack_get(&d->manifest, d->config->destinations[i].name));
+    for (size_t i = 0; i < d->config->ndestinations; i++) {
+        const char *name = d->config->destinations[i].name;
+        XLogRecPtr its = manifest_ack_get(&d->manifest, name);
+        if (its == 0)
+            return error_set(
+                err, ERR_CONFIG,
+                "destination %s is not in %s: it has no initial load, and loading into "
+                "a new destination is not supported by this version. Give it its old "
+                "name, or remove the state directory and load again",
+                name, d->paths.manifest);
+        ack = MIN(ack, its);
+    }
     TRY(daemon_slot_ensure(d, true, err));
     TRY(daemon_storage_open(d, err));
     TRY(daemon_engines_start(d, err));

@@ -43,6 +43,16 @@ static void fill_lsns(struct daemon *d, struct manifest *m, XLogRecPtr ack)
     m->lsn.emitter_ack = ack;
 }
 
+/* Every transaction of the load's time is over, and a restart reads from behind all of them. */
+static bool load_time_is_over(struct daemon *d, XLogRecPtr floor)
+{
+    if (atomic_load(&pipeline_reorder(d->pipeline)->load_guard))
+        return false;
+    if (d->load_time_end == 0)
+        d->load_time_end = pump_received_lsn(d->pump);
+    return floor >= d->load_time_end;
+}
+
 enum status daemon_floor_save(struct daemon *d, struct error *err)
 {
     struct manifest *m = &d->manifest;
@@ -57,8 +67,8 @@ enum status daemon_floor_save(struct daemon *d, struct error *err)
         lowest = MIN(lowest, acks[i]);
     TRY(sync_engines(d, err));
     TRY(daemon_load_step(d, err));
-    if (!atomic_load(&pipeline_reorder(d->pipeline)->load_guard))
-        m->load.next_xid = 0; /* every transaction of the load's time is over */
+    if (load_time_is_over(d, floor))
+        m->load.next_xid = 0;
     pthread_mutex_lock(&d->lock);
     m->floor = floor;
     for (size_t i = 0; i < n; i++)
@@ -156,6 +166,8 @@ static void update_metrics(struct daemon *d)
 static enum status interval(struct daemon *d, struct source_sql **sql, struct error *err)
 {
     struct error quiet;
+    if (shadow_cluster_state(d->cluster) == SHADOW_FAILED) /* a hold would wait for ever */
+        TRY(shadow_cluster_wait_ready(d->cluster, UINT64_MAX, err));
     TRY(daemon_floor_save(d, err));
     if (pump_send_status(d->pump, d->floor, &quiet) != OK)
         log_debug("msg=\"status reply not sent\" error=%s", LOG_Q(quiet.message));
@@ -194,6 +206,7 @@ void *daemon_status_main(void *arg)
     struct source_sql *sql = NULL;
     int64_t ms = MIN(d->config->ops.status_interval_ms, (int64_t)REPLY_MAX_MS);
     struct error err;
+    pthread_setname_np(pthread_self(), "status");
     while (wait_interval(d, ms))
         if (!fatal_is_set(&d->fatal) && interval(d, &sql, &err) != OK)
             fatal_raise(&d->fatal, &err);

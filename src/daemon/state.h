@@ -70,6 +70,7 @@ struct daemon {
     struct source_repl *backup_repl; /* interrupted at a stop */
     XLogRecPtr floor;
     uint64_t load_started_ns;
+    XLogRecPtr load_time_end; /* status thread: transactions of the load's time ended before it */
 
     struct control_server *control;
     struct http_server *http;
