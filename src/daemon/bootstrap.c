@@ -229,6 +229,7 @@ static enum status started(void *ctx, XLogRecPtr start_lsn, uint32_t timeline, s
     if (timeline != d->source.timeline)
         return error_set(err, ERR_CONFIG, "the source changed to timeline %u", timeline);
     d->manifest.load.start_lsn = start_lsn;
+    window_facts_set_start(b->facts, start_lsn);
     TRY(seed(b, start_lsn, err));
     TRY(manifest_save(&d->manifest, d->paths.manifest, err));
     FAULT_POINT("load-started");
@@ -298,9 +299,13 @@ static const char *incomplete_reason(const struct bootstrap *b, const struct rel
         return NULL; /* created meanwhile: all its rows are in the stream */
     if (!rel_desc_equal(was, now, false))
         return "its shape changed during the initial load";
-    if (rel_file_locator_equal(was->locator, now->locator) || now->relkind != 'r')
+    bool rewritten = window_facts_rewritten(b->facts, now->oid);
+    /* also between the backup's start and the seed: changes of the old file are in neither */
+    bool moved = !rel_file_locator_equal(was->locator, now->locator) ||
+                 (rewritten && window_facts_file_is_new(b->facts, now->locator));
+    if (!moved || now->relkind != 'r')
         return NULL;
-    if (window_facts_rewritten(b->facts, now->oid) || !window_facts_truncated(b->facts, now->oid))
+    if (rewritten || !window_facts_truncated(b->facts, now->oid))
         return "rewritten (VACUUM FULL, CLUSTER, SET TABLESPACE) during the initial load";
     return NULL; /* TRUNCATE: what came after is in the stream */
 }

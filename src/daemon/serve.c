@@ -153,6 +153,17 @@ static enum status verb_stop(void *ctx, const struct control_request *request, j
     return OK;
 }
 
+/* For the verbs that read the source themselves: the socket is the owner's alone. */
+static enum status verb_source(void *ctx, const struct control_request *request,
+                               json_t **ret_result, struct error *err)
+{
+    struct daemon *d = ctx;
+    (void)request;
+    (void)err;
+    *ret_result = json_pack("{s:s}", "conninfo", d->config->source.conninfo);
+    return OK;
+}
+
 static enum status verb_later(void *ctx, const struct control_request *request, json_t **ret_result,
                               struct error *err)
 {
@@ -190,9 +201,9 @@ static bool engine_socket(void *ctx, char *path, size_t cap)
 enum status daemon_serve_start(struct daemon *d, struct error *err)
 {
     static const struct control_verb verbs[] = {
-        {"status", verb_status}, {"wait", verb_wait},    {"pause", verb_pause},
-        {"resume", verb_resume}, {"reload", verb_later}, {"resync", verb_later},
-        {"stop", verb_stop},
+        {"status", verb_status}, {"wait", verb_wait},     {"pause", verb_pause},
+        {"resume", verb_resume}, {"reload", verb_later},  {"resync", verb_later},
+        {"stop", verb_stop},     {"source", verb_source},
     };
     const struct config *c = d->config;
     const struct http_options ho = {

@@ -1,5 +1,6 @@
 #include "daemon/window.h"
 #include "pg/change.h"
+#include "pg/storage_record.h"
 #include "pg/xact_record.h"
 
 #include <stdatomic.h>
@@ -12,6 +13,11 @@ struct relation_facts {
     UT_hash_handle hh;
 };
 
+struct new_file {
+    struct rel_file_locator locator;
+    UT_hash_handle hh;
+};
+
 struct truncate_of {
     TransactionId xid;
     Oid oid;
@@ -20,6 +26,8 @@ struct truncate_of {
 struct window_facts {
     unsigned major;
     Oid database;
+    XLogRecPtr start_lsn;
+    struct new_file *files;
     _Atomic TransactionId next_xid;
     struct relation_facts *relations;
     struct truncate_of *truncates; /* seen, whatever became of them */
@@ -37,14 +45,24 @@ struct window_facts *window_facts_new(unsigned major, Oid database)
 void window_facts_free(struct window_facts *f)
 {
     struct relation_facts *r, *next;
+    struct new_file *file, *next_file;
     if (f == NULL)
         return;
+    HASH_ITER (hh, f->files, file, next_file) {
+        HASH_DEL(f->files, file);
+        free(file);
+    }
     HASH_ITER (hh, f->relations, r, next) {
         HASH_DEL(f->relations, r);
         free(r);
     }
     free(f->truncates);
     free(f);
+}
+
+void window_facts_set_start(struct window_facts *f, XLogRecPtr start_lsn)
+{
+    f->start_lsn = start_lsn;
 }
 
 void window_facts_set_next_xid(struct window_facts *f, TransactionId next_xid)
@@ -124,18 +142,43 @@ static void note_commit(struct window_facts *f, const struct xact_record *x)
     }
 }
 
+static enum status note_file(struct window_facts *f, const struct wal_record *record,
+                             struct error *err)
+{
+    struct smgr_record s;
+    TRY(smgr_record_parse(record, &s, err));
+    if (s.is_truncate || s.fork != MAIN_FORKNUM || s.locator.db_oid != f->database ||
+        window_facts_file_is_new(f, s.locator))
+        return OK;
+    struct new_file *file = xcalloc(1, sizeof *file);
+    file->locator = s.locator;
+    HASH_ADD(hh, f->files, locator, sizeof file->locator, file);
+    return OK;
+}
+
 enum status window_facts_record(struct window_facts *f, const struct wal_record *record,
                                 struct error *err)
 {
     struct xact_record x;
     if (heap_record_is_truncate(record))
         return note_truncate(f, record, err);
-    if (record->rmid != RM_XACT_ID || record->body_skipped)
+    if (record->start < f->start_lsn || record->body_skipped)
+        return OK;
+    if (record->rmid == RM_SMGR_ID)
+        return note_file(f, record, err);
+    if (record->rmid != RM_XACT_ID)
         return OK;
     TRY(xact_record_parse(record, f->major, &x, err));
     if (x.kind == XACT_COMMIT || x.kind == XACT_COMMIT_PREPARED)
         note_commit(f, &x);
     return OK;
+}
+
+bool window_facts_file_is_new(const struct window_facts *f, struct rel_file_locator locator)
+{
+    struct new_file *file;
+    HASH_FIND(hh, f->files, &locator, sizeof locator, file);
+    return file != NULL;
 }
 
 bool window_facts_truncated(const struct window_facts *f, Oid oid)

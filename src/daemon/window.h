@@ -10,6 +10,8 @@ struct window_facts;
 
 struct window_facts *window_facts_new(unsigned major, Oid database);
 void window_facts_free(struct window_facts *f);
+/* The backup's start, before the first record: what ended before it is in the seed. */
+void window_facts_set_start(struct window_facts *f, XLogRecPtr start_lsn);
 /* Transactions before it were open (or over) when the backup began. */
 void window_facts_set_next_xid(struct window_facts *f, TransactionId next_xid);
 enum status window_facts_record(struct window_facts *f, const struct wal_record *record,
@@ -19,5 +21,7 @@ enum status window_facts_record(struct window_facts *f, const struct wal_record 
 bool window_facts_truncated(const struct window_facts *f, Oid oid);
 /* A commit removed files and touched the relation without a TRUNCATE of it: a rewrite. */
 bool window_facts_rewritten(const struct window_facts *f, Oid oid);
+/* The file was made within the window. */
+bool window_facts_file_is_new(const struct window_facts *f, struct rel_file_locator locator);
 /* A transaction older than the backup touched the relation's catalog entry. */
 bool window_facts_old_xact(const struct window_facts *f, Oid oid);

@@ -157,6 +157,7 @@ void *destination_batcher_main(void *arg)
     struct error err;
     uint64_t next = UINT64_MAX;
     enum status st = OK;
+    pthread_setname_np(pthread_self(), "batcher");
     while (st == OK) {
         bool closed = false;
         struct block_item *item = queue_pop_until(&b.d->blocks, next, &closed);

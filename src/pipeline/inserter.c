@@ -134,6 +134,7 @@ void *destination_inserter_main(void *arg)
     struct destination *d = in->d;
     struct batch *b;
     bool failed = false;
+    pthread_setname_np(pthread_self(), "inserter");
     while ((b = queue_pop(&d->batches)) != NULL) {
         struct error err;
         if (!failed && insert_batch(in, b, &err) != OK) {

@@ -195,6 +195,7 @@ void *reorder_main(void *arg)
     struct reorder *r = arg;
     struct feed_batch *b;
     struct error err;
+    pthread_setname_np(pthread_self(), "reorder");
     while ((b = queue_pop(r->feed)) != NULL) {
         if (!fatal_is_set(r->fatal) && take_batch(r, b, &err) != OK) {
             fatal_raise(r->fatal, &err);

@@ -154,6 +154,7 @@ void *worker_main(void *arg)
 {
     struct worker w = {.shared = arg};
     struct job *job;
+    pthread_setname_np(pthread_self(), "decode");
     while ((job = queue_pop(w.shared->jobs)) != NULL) {
         if (fatal_is_set(w.shared->fatal))
             job->discard(job, w.shared->budget);

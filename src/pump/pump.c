@@ -337,6 +337,7 @@ static void *pump_main(void *arg)
     struct pump *p = arg;
     struct error err;
     enum status st;
+    pthread_setname_np(pthread_self(), "pump");
     do {
         st = connect_until_done(p, &err);
         if (st == OK) {
