@@ -4,6 +4,7 @@
 #include "daemon/state.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -344,6 +345,10 @@ int daemon_run(const struct config *config, const struct run_options *options)
     d->config = config;
     d->options = *options;
     log_set_level((enum log_level)config->log.level);
+    /* buffers of up to some MB come and go all the time: pages that went back to the kernel each time
+     * would be faulted in again */
+    mallopt(M_MMAP_THRESHOLD, 64 << 20);
+    mallopt(M_TRIM_THRESHOLD, 64 << 20);
     int signals = signals_block();
     daemon_init(d);
     enum status st = daemon_prepare(d, &err);

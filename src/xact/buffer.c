@@ -191,6 +191,14 @@ void xact_buffer_free(struct xact_buffer *b)
     free(b);
 }
 
+static enum status spill_one(struct xact_buffer *b, struct xact *x, struct error *err)
+{
+    size_t bytes = x->mem.len;
+    TRY(spill_write(x, b->spill_dir, err));
+    atomic_fetch_sub(&b->bytes, bytes);
+    return OK;
+}
+
 /* The largest goes to disk first, until the rest fits again. */
 static enum status spill_largest(struct xact_buffer *b, struct error *err)
 {
@@ -201,9 +209,7 @@ static enum status spill_largest(struct xact_buffer *b, struct error *err)
                 largest = x;
         if (largest == NULL || largest->mem.len == 0)
             return OK;
-        size_t bytes = largest->mem.len;
-        TRY(spill_write(largest, b->spill_dir, err));
-        atomic_fetch_sub(&b->bytes, bytes);
+        TRY(spill_one(b, largest, err));
         atomic_fetch_add(&b->spills, 1);
     }
     return OK;
@@ -250,6 +256,9 @@ enum status xact_buffer_add(struct xact_buffer *b, const struct frame_head *fram
     if (frame->type == FRAME_CHANGE && speculative(b, x, (const struct change_frame *)frame))
         return OK;
     append(b, x, frame, frame->len);
+    /* one that is on disk already follows in portions that are still in the processor's cache */
+    if (x->spill.fd >= 0 && x->mem.len >= SPILL_BLOCK)
+        return spill_one(b, x, err);
     if (atomic_load_explicit(&b->bytes, memory_order_relaxed) > b->max_bytes)
         return spill_largest(b, err);
     return OK;

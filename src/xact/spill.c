@@ -43,7 +43,10 @@ enum status spill_write(struct xact *x, const char *dir, struct error *err)
         at += n;
         FAULT_POINT("spill-block-written");
     }
-    buf_free(&x->mem);
+    if (x->mem.cap > 2 * SPILL_BLOCK)
+        buf_free(&x->mem);
+    else
+        buf_reset(&x->mem); /* the next portion finds it in the cache */
     return OK;
 }
 
