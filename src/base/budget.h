@@ -1,7 +1,8 @@
 /* One pool of payload bytes over all stages (memory.resident_payload_max).
  *
- * Admission blocks at the pipeline's entry; the bytes ride on the object and are returned when it is
- * freed, after the insert was acknowledged. One object larger than the pool is let through alone. */
+ * Admission blocks at the pipeline's entry; the bytes ride on the object and are returned when it
+ * is freed, after the insert was acknowledged. One object larger than the pool is let through
+ * alone. */
 #pragma once
 #include "base/error.h"
 

@@ -1,6 +1,6 @@
 /* Bounds-checked reading of bytes from outside: little-endian, never by struct cast.
- * A read past the end returns false (0 / NULL) and leaves the cursor in its failed state, so a run of
- * reads can be checked once at its end with cursor_ok. */
+ * A read past the end returns false (0 / NULL) and leaves the cursor in its failed state, so a run
+ * of reads can be checked once at its end with cursor_ok. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

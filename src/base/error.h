@@ -32,7 +32,8 @@ struct error {
             return try_;                                                                           \
     } while (0)
 
-/* Fills err (may be NULL) and returns kind, so that `return error_set(err, ERR_DATA, "…")` works. */
+/* Fills err (may be NULL) and returns kind, so that `return error_set(err, ERR_DATA, "…")` works.
+ */
 enum status error_set(struct error *err, enum status kind, const char *fmt, ...) PRINTF(3, 4);
 
 /* As error_set, appends ": <strerror(errno)>" and keeps errno. */

@@ -1,5 +1,5 @@
-/* Named fault points, compiled out of release builds. WALSHADOW_TEST_FAULT=name[:n] kills the process
- * with SIGKILL the n-th time (default first) it passes the point of that name. */
+/* Named fault points, compiled out of release builds. WALSHADOW_TEST_FAULT=name[:n] kills the
+ * process with SIGKILL the n-th time (default first) it passes the point of that name. */
 #pragma once
 
 #ifdef WALSHADOW_FAULT_POINTS

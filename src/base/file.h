@@ -9,8 +9,8 @@
 enum status file_write_atomic(const char *path, const void *data, size_t len, mode_t mode,
                               struct error *err) CHECKED;
 /* Appends the file to ret; ERR_DATA above max_bytes; a missing file is an error with ENOENT. */
-enum status file_read_all(const char *path, size_t max_bytes, struct buf *ret, struct error *err)
-    CHECKED;
+enum status file_read_all(const char *path, size_t max_bytes, struct buf *ret,
+                          struct error *err) CHECKED;
 bool file_exists(const char *path);
 enum status file_mkdir_p(const char *path, mode_t mode, struct error *err) CHECKED;
 enum status file_fsync_dir(const char *path, struct error *err) CHECKED;

@@ -10,8 +10,8 @@ void log_set_level(enum log_level level);
 bool log_level_parse(const char *text, enum log_level *ret_level); /* error warn info debug */
 bool log_enabled(enum log_level level);
 
-/* fmt is printf text of logfmt pairs after level=, e.g. `log_info("msg=\"slot created\" slot=%s", s)`.
- * Values that may hold blanks or quotes are printed with LOG_Q. */
+/* fmt is printf text of logfmt pairs after level=, e.g. `log_info("msg=\"slot created\" slot=%s",
+ * s)`. Values that may hold blanks or quotes are printed with LOG_Q. */
 void log_write(enum log_level level, const char *fmt, ...) PRINTF(2, 3);
 #define log_error(...) log_write(LOG_ERROR, __VA_ARGS__)
 #define log_warn(...) log_write(LOG_WARN, __VA_ARGS__)

@@ -13,7 +13,7 @@ struct queue {
     struct queue_slot {
         void *item;
         size_t bytes;
-    } *slots; /* ring, grows */
+    } * slots; /* ring, grows */
     size_t cap, head, count;
     size_t bytes, max_bytes;
     bool closed;
@@ -28,8 +28,8 @@ enum status queue_push(struct queue *q, void *item, size_t bytes, struct error *
 enum status queue_push_urgent(struct queue *q, void *item, struct error *err) CHECKED;
 /* Waits; NULL once closed and drained. */
 void *queue_pop(struct queue *q);
-/* Waits until an item is there, the queue is closed, or the CLOCK_MONOTONIC deadline (ns; UINT64_MAX
- * = none) passes. *ret_closed tells closed-and-drained from a timeout. */
+/* Waits until an item is there, the queue is closed, or the CLOCK_MONOTONIC deadline (ns;
+ * UINT64_MAX = none) passes. *ret_closed tells closed-and-drained from a timeout. */
 void *queue_pop_until(struct queue *q, uint64_t deadline_ns, bool *ret_closed);
 /* Producers get ERR_CANCELLED, consumers drain what is there. */
 void queue_close(struct queue *q);

@@ -69,12 +69,11 @@ static bool missing_equal(const struct att_desc *a, const struct att_desc *b)
 static bool att_equal(const struct att_desc *a, const struct att_desc *b)
 {
     return a->attnum == b->attnum && a->attlen == b->attlen && a->attalign == b->attalign &&
-           a->attstorage == b->attstorage && a->generated == b->generated &&
-           a->dropped == b->dropped && a->not_null == b->not_null && a->typtype == b->typtype &&
-           a->typcategory == b->typcategory && a->typid == b->typid && a->typmod == b->typmod &&
-           a->elem_typid == b->elem_typid && a->base_typid == b->base_typid &&
-           strcmp(a->name, b->name) == 0 && text_equal(a->type_name, b->type_name) &&
-           missing_equal(a, b);
+           a->generated == b->generated && a->dropped == b->dropped && a->not_null == b->not_null &&
+           a->typtype == b->typtype && a->typcategory == b->typcategory && a->typid == b->typid &&
+           a->typmod == b->typmod && a->elem_typid == b->elem_typid &&
+           a->base_typid == b->base_typid && strcmp(a->name, b->name) == 0 &&
+           text_equal(a->type_name, b->type_name) && missing_equal(a, b);
 }
 
 static bool storage_equal(const struct rel_desc *a, const struct rel_desc *b)
@@ -87,9 +86,9 @@ bool rel_desc_equal(const struct rel_desc *a, const struct rel_desc *b, bool wit
 {
     if (a->oid != b->oid || a->namespace_oid != b->namespace_oid || a->toast_oid != b->toast_oid ||
         a->root_oid != b->root_oid || a->relkind != b->relkind ||
-        a->relpersistence != b->relpersistence || a->relreplident != b->relreplident ||
-        a->relam != b->relam || a->dropped != b->dropped || a->identity != b->identity ||
-        a->nkeys != b->nkeys || a->natts != b->natts)
+        a->relpersistence != b->relpersistence || a->relam != b->relam ||
+        a->dropped != b->dropped || a->identity != b->identity || a->nkeys != b->nkeys ||
+        a->natts != b->natts)
         return false;
     if (strcmp(a->schema, b->schema) != 0 || strcmp(a->name, b->name) != 0 ||
         memcmp(a->key_attnums, b->key_attnums, a->nkeys * sizeof a->key_attnums[0]) != 0)

@@ -37,7 +37,8 @@ enum rel_identity {
 
 struct rel_desc {
     atomic_int refs;
-    XLogRecPtr valid_from; /* commit-record end LSN from which this shape holds; 0 = from the seed */
+    XLogRecPtr
+        valid_from; /* commit-record end LSN from which this shape holds; 0 = from the seed */
     Oid oid;
     Oid namespace_oid;
     struct rel_file_locator locator; /* rel_number 0: no storage (partitioned root) */
@@ -64,7 +65,10 @@ void rel_desc_seal(struct rel_desc *d);        /* builds shape; afterwards immut
 struct rel_desc *rel_desc_ref(struct rel_desc *d);
 void rel_desc_unref(struct rel_desc *d); /* NULL is fine */
 
-/* Equal in everything but refs, valid_from and, if asked, storage (locator, toast_locator). */
+/* Equal in everything that a row's decoding or its target depends on. Not compared: refs,
+ * valid_from, attstorage (says how the next value is stored; each datum tells its own form),
+ * relreplident (what it means here is in identity and key_attnums) and, unless asked, storage
+ * (locator, toast_locator). */
 bool rel_desc_equal(const struct rel_desc *a, const struct rel_desc *b, bool with_storage);
 
 /* Serialised form for the catalog log. */

@@ -345,8 +345,8 @@ int daemon_run(const struct config *config, const struct run_options *options)
     d->config = config;
     d->options = *options;
     log_set_level((enum log_level)config->log.level);
-    /* buffers of up to some MB come and go all the time: pages that went back to the kernel each time
-     * would be faulted in again */
+    /* buffers of up to some MB come and go all the time: pages that went back to the kernel each
+     * time would be faulted in again */
     mallopt(M_MMAP_THRESHOLD, 64 << 20);
     mallopt(M_TRIM_THRESHOLD, 64 << 20);
     int signals = signals_block();

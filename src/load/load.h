@@ -61,8 +61,8 @@ struct load;
 struct load *load_new(const struct load_options *options);
 void load_free(struct load *l); /* after all its threads have left; NULL is fine */
 
-/* What is loaded, replacing what load_new was told: the catalog is read after the backup's start (notes
- * D6), so this is called within `started`, before any page or record has come. */
+/* What is loaded, replacing what load_new was told: the catalog is read after the backup's start
+ * (notes D6), so this is called within `started`, before any page or record has come. */
 void load_set_relations(struct load *l, struct rel_desc *const *rels, size_t n);
 
 struct load_window *load_window(struct load *l);

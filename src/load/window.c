@@ -214,9 +214,9 @@ enum status load_window_record(struct load_window *w, const struct wal_record *r
     TRY(load_check(w->load, err));
     if (record->rmid == RM_XACT_ID)
         TRY(xact_note(w, record, err));
-    /* The reader begins at a segment's start. What a record before the backup's start put on a page is
-     * not in the stream, and an image from then lacks what came until the start: only the tar copy
-     * has it all. */
+    /* The reader begins at a segment's start. What a record before the backup's start put on a page
+     * is not in the stream, and an image from then lacks what came until the start: only the tar
+     * copy has it all. */
     if (record->start >= atomic_load(&w->load->start_lsn))
         for (unsigned i = 0; i < record->nblocks; i++)
             TRY(block_note(w, record, &record->blocks[i], err));

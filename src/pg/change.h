@@ -8,7 +8,7 @@ enum change_kind {
     CHANGE_UPDATE,
     CHANGE_DELETE,
     CHANGE_SPEC_CONFIRM, /* the speculative insert at new_tid counts (XLOG_HEAP_CONFIRM) */
-    CHANGE_SPEC_DELETE,  /* the speculative insert at old_tid never was (super-delete, no key: B7) */
+    CHANGE_SPEC_DELETE, /* the speculative insert at old_tid never was (super-delete, no key: B7) */
 };
 
 #define CHANGE_SPECULATIVE 1 /* an INSERT that waits for its confirmation */

@@ -11,7 +11,7 @@ typedef uint32_t BlockNumber;
 typedef uint16_t OffsetNumber;
 
 /* clang-format off: token for token as libpq's postgres_ext.h, so that both may be included */
-#define InvalidOid ((Oid) 0)
+#define InvalidOid ((Oid)0)
 /* clang-format on */
 #define InvalidTransactionId 0u
 #define FrozenTransactionId 2u

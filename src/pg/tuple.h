@@ -1,5 +1,6 @@
 /* Raw heap tuples and how they come apart into attributes.
- * Source: access/htup_details.h, access/tupmacs.h, varatt.h (postgres.h in 15); same in 15 to 18. */
+ * Source: access/htup_details.h, access/tupmacs.h, varatt.h (postgres.h in 15); same in 15 to 18.
+ */
 #pragma once
 #include "base/error.h"
 #include "pg/pg.h"
@@ -24,7 +25,8 @@ enum datum_state {
     DATUM_NULL,
     DATUM_VALUE,      /* data/len: the value; for varlena types without its header */
     DATUM_MISSING,    /* attribute added after the tuple was written: attmissingval or NULL */
-    DATUM_COMPRESSED, /* data/len: inline pglz or lz4, from the length word on (VARATT_IS_COMPRESSED) */
+    DATUM_COMPRESSED, /* data/len: inline pglz or lz4, from the length word on
+                         (VARATT_IS_COMPRESSED) */
     DATUM_EXTERNAL,   /* data/len: the 16 bytes of varatt_external */
 };
 
@@ -36,9 +38,9 @@ struct datum {
 
 /* varatt_external, decoded */
 struct toast_pointer {
-    uint32_t rawsize;  /* with the 4-byte header */
-    uint32_t extsize;  /* stored bytes */
-    uint8_t method;    /* 0 pglz, 1 lz4; meaningful if compressed */
+    uint32_t rawsize; /* with the 4-byte header */
+    uint32_t extsize; /* stored bytes */
+    uint8_t method;   /* 0 pglz, 1 lz4; meaningful if compressed */
     bool compressed;
     Oid value_id;
     Oid toast_relid;
@@ -67,8 +69,8 @@ enum status tuple_check(const struct tuple_shape *shape, const struct raw_tuple 
 enum status toast_pointer_parse(const struct datum *external, struct toast_pointer *ret,
                                 struct error *err) CHECKED;
 
-/* Plain bytes of an inline compressed datum (pglz or lz4) appended to *ret (struct buf). ERR_DATA if
- * damaged or if the plain size exceeds max_bytes (checked before allocating). */
+/* Plain bytes of an inline compressed datum (pglz or lz4) appended to *ret (struct buf). ERR_DATA
+ * if damaged or if the plain size exceeds max_bytes (checked before allocating). */
 struct buf;
 enum status datum_decompress(const struct datum *compressed, size_t max_bytes, struct buf *ret,
                              struct error *err) CHECKED;

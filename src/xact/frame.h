@@ -70,7 +70,8 @@ struct xact_frame {
     uint32_t spare;
     /* then TransactionId sub[nsub], struct rel_file_locator dropped[ndropped], Oid rels[nrels] */
 };
-#define XACT_BOUNDARY 1  /* changed the shape of the relations in rels (nrels 0 = perhaps of all)  \
+#define XACT_BOUNDARY                                                                              \
+    1                    /* changed the shape of the relations in rels (nrels 0 = perhaps of all)  \
                           */
 #define XACT_TWO_PHASE 2 /* COMMIT PREPARED or ROLLBACK PREPARED */
 #define XACT_ALL_RELS 4  /* every relation is to be compared */
