@@ -35,6 +35,25 @@ enum status lmdb_env_damaged(const struct lmdb_env *e, const char *what, struct 
     return error_set(err, ERR_DATA, "TOAST store %s: data.mdb is damaged: %s", e->dir, what);
 }
 
+/* LMDB reports a write that was cut short as EIO: what the system says to another one. */
+static int write_errno(const struct lmdb_env *e)
+{
+    static const uint8_t zeros[65536];
+    struct stat file;
+    int found = EIO;
+    if (fstat(e->fd, &file) != 0)
+        return EIO;
+    for (unsigned tries = 0; tries < 2 && found == EIO; tries++)
+        if (pwrite(e->fd, zeros, sizeof zeros, file.st_size + tries * (off_t)sizeof zeros) < 0)
+            found = errno;
+    return ftruncate(e->fd, file.st_size) == 0 ? found : EIO;
+}
+
+enum status lmdb_env_write_error(const struct lmdb_env *e, int rc, struct error *err)
+{
+    return lmdb_env_error(e, rc == EIO ? write_errno(e) : rc, "cannot write data.mdb", err);
+}
+
 static enum status open_tables(struct lmdb_env *e, MDB_txn *txn, unsigned flags, struct error *err)
 {
     const struct {
@@ -186,31 +205,43 @@ static enum status walk_table(struct lmdb_env *e, MDB_txn *txn, MDB_dbi dbi, str
     return st == OK && rc != MDB_NOTFOUND ? lmdb_env_error(e, rc, "cannot read", err) : st;
 }
 
-/* The file may end before its last page only if the pages there are free (LMDB writes a page when
- * it is used). Such a file is made whole, so that no read goes past its end, then read in full. */
-static enum status check_end(struct lmdb_env *e, struct error *err)
+static enum status walk_tables(struct lmdb_env *e, struct error *err)
 {
-    MDB_envinfo info;
-    struct stat file;
     const MDB_dbi tables[] = {e->meta, e->chunk, e->row, e->death, e->reset};
-    MDB_txn *txn;
     enum status st = OK;
-    mdb_env_info(e->env, &info);
-    off_t want = (off_t)((info.me_last_pgno + 1) * e->page_bytes);
-    if (fstat(e->fd, &file) != 0)
-        return error_sys(err, ERR_CONFIG, "TOAST store %s: cannot look at data.mdb", e->dir);
-    if (file.st_size >= want)
-        return OK;
-    if (ftruncate(e->fd, want) != 0)
-        return error_sys(err, ERR_CONFIG, "TOAST store %s: cannot extend data.mdb", e->dir);
+    MDB_txn *txn;
     int rc = mdb_txn_begin(e->env, NULL, MDB_RDONLY, &txn);
     if (rc != 0)
         return lmdb_env_error(e, rc, "cannot begin", err);
     for (size_t i = 0; st == OK && i < LENGTH(tables); i++)
         st = walk_table(e, txn, tables[i], err);
     mdb_txn_abort(txn);
+    return st;
+}
+
+/* The file may end before its last page only if the pages there are free (LMDB writes a page when
+ * it is used). Such a file is made whole, so that no read of the map goes past its end, then read
+ * in full; if it turns out to have been cut it is left as it was. */
+static enum status open_checked(struct lmdb_env *e, struct error *err)
+{
+    MDB_envinfo info;
+    struct stat file;
+    mdb_env_info(e->env, &info);
+    off_t want = (off_t)((info.me_last_pgno + 1) * e->page_bytes);
+    if (fstat(e->fd, &file) != 0)
+        return error_sys(err, ERR_CONFIG, "TOAST store %s: cannot look at data.mdb", e->dir);
+    if (file.st_size >= want)
+        return check_format(e, err);
+    if (ftruncate(e->fd, want) != 0)
+        return error_sys(err, ERR_CONFIG, "TOAST store %s: cannot extend data.mdb", e->dir);
+    enum status st = check_format(e, err);
+    if (st == OK)
+        st = walk_tables(e, err);
+    if (st != OK && ftruncate(e->fd, file.st_size) != 0)
+        return error_sys(err, ERR_CONFIG, "TOAST store %s: cannot truncate data.mdb", e->dir);
     return st == OK ? OK
-                    : error_prefix(err, "the file was cut to %lld bytes", (long long)file.st_size);
+                    : error_prefix(err, "%lld of %lld bytes are there", (long long)file.st_size,
+                                   (long long)want);
 }
 
 /* LMDB takes an empty file for a new one, and reads past the end of one that was cut. */
@@ -241,9 +272,7 @@ enum status lmdb_env_open(struct lmdb_env *e, const char *dir, uint64_t first_ma
     TRY(check_file(dir, err));
     enum status st = open_env(e, dir, first_map_bytes, err);
     if (st == OK)
-        st = check_format(e, err);
-    if (st == OK)
-        st = check_end(e, err);
+        st = open_checked(e, err);
     if (st != OK)
         close_env(e);
     else if (ret_created != NULL)

@@ -25,6 +25,8 @@ void lmdb_env_close(struct lmdb_env *e);
 
 /* The error of an LMDB return code other than 0; names the directory. */
 enum status lmdb_env_error(const struct lmdb_env *e, int rc, const char *what, struct error *err);
+/* As lmdb_env_error, of a failed write; the caller keeps other writers out. */
+enum status lmdb_env_write_error(const struct lmdb_env *e, int rc, struct error *err);
 /* A stored key or value that cannot be one of ours. */
 enum status lmdb_env_damaged(const struct lmdb_env *e, const char *what, struct error *err);
 

@@ -41,7 +41,7 @@ enum status local_write(struct local_store *s, local_write_fn fn, void *ctx, str
         if (rc == 0)
             return OK;
         if (rc != MDB_MAP_FULL)
-            return lmdb_env_error(&s->env, rc, "cannot write", err);
+            return lmdb_env_write_error(&s->env, rc, err);
         pthread_rwlock_wrlock(&s->lock); /* no reader has the map */
         enum status st = lmdb_env_grow(&s->env, err);
         pthread_rwlock_unlock(&s->lock);
