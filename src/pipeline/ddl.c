@@ -9,14 +9,21 @@
 struct boundary {
     struct reorder *r;
     const struct xact_frame *commit;
-    const Oid *truncated;
-    size_t ntruncated;
+    const struct ddl_facts *facts;
 };
 
 static bool is_truncated(const struct boundary *b, Oid oid)
 {
-    for (size_t i = 0; i < b->ntruncated; i++)
-        if (b->truncated[i] == oid)
+    for (size_t i = 0; i < b->facts->ntruncated; i++)
+        if (b->facts->truncated[i] == oid)
+            return true;
+    return false;
+}
+
+static bool has_inserts(const struct boundary *b, struct rel_file_locator locator)
+{
+    for (size_t i = 0; i < b->facts->ninserted; i++)
+        if (rel_file_locator_equal(b->facts->inserted[i], locator))
             return true;
     return false;
 }
@@ -81,6 +88,10 @@ static enum status relation_changed(const struct boundary *b, const struct rel_d
                     "moved to another file by a transaction that was open when the load "
                     "began",
                     err);
+    /* VACUUM FULL, CLUSTER and SET TABLESPACE log whole pages; an ALTER that rewrites logs every
+     * row as an INSERT, perhaps with another key (notes B8) */
+    if (!is_truncated(b, now->oid) && has_inserts(b, now->locator))
+        return stop(b, now, "rewritten by ALTER TABLE", err);
     /* SET TABLESPACE keeps the row's TIDs, VACUUM FULL and CLUSTER do not */
     if (now->identity == IDENTITY_TID && before->locator.spc_oid == now->locator.spc_oid &&
         !is_truncated(b, now->oid))
@@ -144,10 +155,10 @@ static enum status compare_all(const struct boundary *b, struct error *err)
     return OK;
 }
 
-enum status ddl_apply(struct reorder *r, const struct xact_frame *commit, const Oid *truncated,
-                      size_t ntruncated, struct error *err)
+enum status ddl_apply(struct reorder *r, const struct xact_frame *commit,
+                      const struct ddl_facts *facts, struct error *err)
 {
-    struct boundary b = {r, commit, truncated, ntruncated};
+    struct boundary b = {r, commit, facts};
     const Oid *rels = xact_frame_rels(commit);
     if (commit->head.flags & XACT_ALL_RELS)
         return compare_all(&b, err);

@@ -13,8 +13,7 @@ struct drain {
     struct xact *x;
     struct xact_reader *reader;
     const struct xact_frame *commit;
-    Oid *truncated; /* relations this transaction truncates */
-    size_t ntruncated;
+    struct ddl_facts facts;
     bool sliced; /* its rows have entered a slice */
 };
 
@@ -133,9 +132,24 @@ static enum status plan_change(struct drain *d, const struct change_frame *f, st
 
 static void plan_truncate(struct drain *d, const struct truncate_frame *f)
 {
-    d->truncated = xrealloc(d->truncated, (d->ntruncated + f->nrelids) * sizeof *d->truncated);
+    struct ddl_facts *facts = &d->facts;
+    size_t n = facts->ntruncated + f->nrelids;
+    facts->truncated = xrealloc(facts->truncated, n * sizeof *facts->truncated);
     for (uint32_t i = 0; i < f->nrelids; i++)
-        d->truncated[d->ntruncated++] = f->relids[i];
+        facts->truncated[facts->ntruncated++] = f->relids[i];
+}
+
+/* Rows of one file come in runs: a new run of a file already known is looked for. */
+static void note_insert(struct drain *d, const struct change_frame *f)
+{
+    struct ddl_facts *facts = &d->facts;
+    if (f->kind != CHANGE_INSERT || !(d->commit->head.flags & XACT_BOUNDARY))
+        return;
+    for (size_t i = facts->ninserted; i > 0; i--)
+        if (rel_file_locator_equal(facts->inserted[i - 1], f->locator))
+            return;
+    facts->inserted = xrealloc(facts->inserted, (facts->ninserted + 1) * sizeof *facts->inserted);
+    facts->inserted[facts->ninserted++] = f->locator;
 }
 
 static enum status plan(struct drain *d, struct error *err)
@@ -145,10 +159,12 @@ static enum status plan(struct drain *d, struct error *err)
         TRY(xact_reader_next(d->reader, &head, err));
         if (head == NULL)
             return OK;
-        if (head->type == FRAME_CHANGE)
+        if (head->type == FRAME_CHANGE) {
+            note_insert(d, (struct change_frame *)head);
             TRY(plan_change(d, (struct change_frame *)head, err));
-        else if (head->type == FRAME_TRUNCATE)
+        } else if (head->type == FRAME_TRUNCATE) {
             plan_truncate(d, (struct truncate_frame *)head);
+        }
     }
 }
 
@@ -247,12 +263,12 @@ enum status drain_xact(struct reorder *r, struct xact *x, const struct xact_fram
     if (x != NULL && boundary)
         st = plan(&d, err);
     if (st == OK && boundary) {
-        st = ddl_apply(r, commit, d.truncated, d.ntruncated, err);
+        st = ddl_apply(r, commit, &d.facts, err);
         routes_forget(r->routes);
         if (x != NULL)
             xact_reader_rewind(d.reader);
         toast_index_clear(r->toast);
-        d.ntruncated = 0;
+        d.facts.ntruncated = d.facts.ninserted = 0;
     }
     if (st == OK && x != NULL)
         st = plan(&d, err);
@@ -260,7 +276,8 @@ enum status drain_xact(struct reorder *r, struct xact *x, const struct xact_fram
         st = execute(&d, err);
     toast_index_clear(r->toast);
     xact_reader_close(d.reader);
-    free(d.truncated);
+    free(d.facts.truncated);
+    free(d.facts.inserted);
     if (st != OK && st != ERR_CANCELLED)
         error_prefix(err, "transaction %u committed at " LSN_FMT, commit->head.xid,
                      LSN_ARGS(commit->end));

@@ -58,7 +58,13 @@ enum status reorder_slice_dispatch(struct reorder *r, struct error *err) CHECKED
 enum status reorder_barrier(struct reorder *r, struct error *err) CHECKED;
 
 /* ddl.c: what the boundary changed, applied to tables and targets. */
-enum status ddl_apply(struct reorder *r, const struct xact_frame *commit, const Oid *truncated,
-                      size_t ntruncated, struct error *err) CHECKED;
+struct ddl_facts { /* of the transaction's rows */
+    Oid *truncated;
+    size_t ntruncated;
+    struct rel_file_locator *inserted; /* files that got rows by INSERT */
+    size_t ninserted;
+};
+enum status ddl_apply(struct reorder *r, const struct xact_frame *commit,
+                      const struct ddl_facts *facts, struct error *err) CHECKED;
 enum status ddl_truncate(struct reorder *r, const struct truncate_frame *f, XLogRecPtr lsn,
                          struct error *err) CHECKED;
