@@ -69,6 +69,19 @@ static void known_drop(struct records *r, TransactionId xid)
     free(k);
 }
 
+/* Transactions that died with the server write no end (notes B3). */
+static void known_prune(struct records *r, TransactionId oldest_running)
+{
+    struct known_xid *k, *next;
+    r->last_xid = InvalidTransactionId;
+    HASH_ITER (hh, r->xids, k, next) {
+        if (!xid_precedes(k->xid, oldest_running))
+            continue;
+        HASH_DEL(r->xids, k);
+        free(k);
+    }
+}
+
 static void put_seen(struct buf *out, TransactionId xid, TransactionId top, XLogRecPtr lsn)
 {
     struct frame_head f = {
@@ -340,6 +353,7 @@ static enum status standby_record(struct records *r, const struct wal_record *re
             .next_xid = running.next_xid,
         };
         buf_put(r->out, &f, sizeof f);
+        known_prune(r, running.oldest_running_xid);
     } else if (standby_record_op(record) == XLOG_STANDBY_LOCK) {
         struct standby_lock_list locks;
         TRY(standby_locks_parse(record, &locks, err));
