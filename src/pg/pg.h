@@ -10,8 +10,9 @@ typedef uint32_t TransactionId;
 typedef uint32_t BlockNumber;
 typedef uint16_t OffsetNumber;
 
-/* clang-format off: token for token as libpq's postgres_ext.h, so that both may be included */
-#define InvalidOid ((Oid)0)
+/* Token for token, blanks too, as libpq's postgres_ext.h, so that both may be included. */
+/* clang-format off */
+#define InvalidOid ((Oid) 0)
 /* clang-format on */
 #define InvalidTransactionId 0u
 #define FrozenTransactionId 2u
