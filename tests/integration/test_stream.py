@@ -258,7 +258,9 @@ def test_drop_table_retains_the_target(live):
     "ANALYZE {t}", "GRANT SELECT ON {t} TO walshadow", "CREATE INDEX ON {t} (v)",
     "CREATE INDEX CONCURRENTLY ON {t} (v)", "REINDEX TABLE CONCURRENTLY {t}",
     "ALTER TABLE {t} SET (fillfactor = 50)", "COMMENT ON TABLE {t} IS 'x'",
-    "CREATE STATISTICS {t}_s ON id, v FROM {t}",
+    "CREATE STATISTICS {t}_s ON id, v FROM {t}", "ALTER TABLE {t} ALTER v SET STORAGE EXTERNAL",
+    "ALTER TABLE {t} ALTER v SET STATISTICS 10", "ALTER TABLE {t} ALTER v SET COMPRESSION pglz",
+    "ALTER TABLE {t} REPLICA IDENTITY FULL",
 ])
 def test_what_changes_no_shape(live, statement):
     t = live.table("id int PRIMARY KEY, v text")
