@@ -5,12 +5,13 @@ import pathlib
 
 ROOT = pathlib.Path(os.environ.get("WALSHADOW_TEST_ROOT") or pathlib.Path(__file__).parents[3])
 DEPS = ROOT / ".deps"
-PLAIN_BIN = ROOT / "build" / "walshadow"
 DEBUG_BIN = ROOT / "build-debug" / "walshadow"
 # The program under test: script/test names a sanitizer build for those runs.
 BUILD = os.environ.get("WALSHADOW_TEST_BUILD", "build")
 BIN = ROOT / BUILD / "walshadow"
 SANITIZED = BUILD in ("build-asan", "build-tsan")
+# What runs the engine: libchdb cannot be loaded into a sanitizer build.
+PLAIN_BIN = ROOT / "build" / "walshadow" if SANITIZED else BIN
 LIBCHDB = DEPS / "libchdb.so"
 
 MAJORS = (15, 16, 17, 18)
