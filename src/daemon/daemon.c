@@ -332,9 +332,6 @@ static int stop(struct daemon *d)
     }
     if (d->pipeline != NULL)
         pipeline_cancel(d->pipeline);
-    if (d->manifest.load.state != MANIFEST_LOAD_NONE && d->source.system_id != 0)
-        log_info("msg=\"stopped; the slot still holds WAL at the source\" slot=%s floor=" LSN_FMT,
-                 LOG_Q(d->config->source.slot), LSN_ARGS(d->manifest.floor));
     return clean ? 0 : 1;
 }
 
@@ -364,7 +361,12 @@ int daemon_run(const struct config *config, const struct run_options *options)
     }
     signals_default(signals);
     int code = stop(d);
+    bool holds = d->manifest.load.state != MANIFEST_LOAD_NONE && d->source.system_id != 0;
+    XLogRecPtr floor = d->manifest.floor;
     free_all(d);
     free(d);
+    if (holds) /* the last line, after those of the engine */
+        log_info("msg=\"stopped; the slot still holds WAL at the source\" slot=%s floor=" LSN_FMT,
+                 LOG_Q(config->source.slot), LSN_ARGS(floor));
     return code;
 }
