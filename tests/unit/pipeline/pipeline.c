@@ -260,7 +260,9 @@ static void test_hooks(void **state)
     struct feed f;
     struct heard h = {0};
     (void)state;
-    feed_open(&f, NULL, 0, (struct reorder_options){.hooks = {&h, hear_fate, hear_running}});
+    feed_open(
+        &f, NULL, 0,
+        (struct reorder_options){.hooks = {.ctx = &h, .fate = hear_fate, .running = hear_running}});
     ends(&f, FRAME_ABORT, 10, (struct ending){0});
     ends(&f, FRAME_COMMIT, 11, (struct ending){.subs = subs, .nsub = 2});
     struct running_frame running = {
