@@ -144,7 +144,8 @@ enum status worker_finish(struct worker *w, struct ack *const *acks, const uint6
             builder_fini(b);
     }
     w->nbuilders = 0;
-    budget_release(w->shared->budget, charged);
+    if (st == OK)
+        budget_release(w->shared->budget, charged);
     for (size_t d = 0; d < w->shared->ndestinations && st == OK; d++)
         ack_done(acks[d], seqs[d], 1);
     return st;

@@ -51,7 +51,8 @@ enum status worker_add_change(struct worker *w, const struct route *route,
                               const struct change_frame *f, const struct aux_frame *aux,
                               struct error *err) CHECKED;
 /* Sends the blocks under the numbers given (per destination, of the acks given) and reports their
- * placement. `charged` bytes of the budget are handed over to the blocks or returned. */
+ * placement. `charged` bytes of the budget are handed over to the blocks or returned;
+ * on failure they stay the caller's. */
 enum status worker_finish(struct worker *w, struct ack *const *acks, const uint64_t *seqs,
                           size_t charged, struct error *err) CHECKED;
 /* Drops what was built. */
