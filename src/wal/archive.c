@@ -14,8 +14,11 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Filtered segments are mostly zeros: the fastest level takes all of the gain. */
-#define ZSTD_LEVEL 1
+/* Filtered segments are mostly zeros: the first of the fast levels takes all of the gain, at twice
+ * the speed of level 1. */
+#define ZSTD_LEVEL (-1)
+/* Full segments that may wait for the sealer before the writer does. */
+#define SEAL_BEHIND_MAX 4
 #define SUFFIX_SEALED ".zst"
 #define SUFFIX_ASIDE ".zst.tmp"
 #define SUFFIX_PARTIAL ".partial"
@@ -126,7 +129,7 @@ static enum status adopt(struct wal_archive *a, struct found *list, size_t count
     for (size_t i = first; i < count; i++)
         sizes_push(a, list[i].bytes);
     a->oldest = list[first].segment;
-    a->sealed = a->written = list[count - 1].segment + a->segment_bytes;
+    a->sealed = a->filled = a->written = list[count - 1].segment + a->segment_bytes;
     a->started = true;
     return OK;
 }
@@ -151,6 +154,8 @@ enum status wal_archive_open(const char *dir, uint64_t segment_bytes, uint32_t t
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&a->grown, &attr);
     pthread_condattr_destroy(&attr);
+    pthread_cond_init(&a->seal_wanted, NULL);
+    pthread_cond_init(&a->seal_moved, NULL);
     struct found *list = NULL;
     size_t count = 0;
     enum status status = scan_dir(a, &list, &count, err);
@@ -169,11 +174,20 @@ void wal_archive_close(struct wal_archive *a)
 {
     if (a == NULL)
         return;
+    if (a->sealer_started) {
+        pthread_mutex_lock(&a->lock);
+        a->closing = true;
+        pthread_cond_signal(&a->seal_wanted);
+        pthread_mutex_unlock(&a->lock);
+        pthread_join(a->sealer, NULL);
+    }
     if (a->fd >= 0)
         close(a->fd);
     ZSTD_freeCCtx(a->zstd);
     pthread_mutex_destroy(&a->lock);
     pthread_cond_destroy(&a->grown);
+    pthread_cond_destroy(&a->seal_wanted);
+    pthread_cond_destroy(&a->seal_moved);
     free(a->sizes);
     free(a->dir);
     free(a);
@@ -198,8 +212,8 @@ static enum status partial_open(struct wal_archive *a, XLogRecPtr segment, struc
     return OK;
 }
 
-/* Compresses the whole unfinished segment into fd; returns its size. */
-static enum status compress_segment(struct wal_archive *a, int fd, const char *path,
+/* Compresses the whole segment `from` into fd; returns its size. */
+static enum status compress_segment(struct wal_archive *a, int from, int fd, const char *path,
                                     uint64_t *ret_bytes, struct error *err)
 {
     CLEANUP_FREE uint8_t *in = xmalloc(CHUNK_BYTES);
@@ -211,7 +225,7 @@ static enum status compress_segment(struct wal_archive *a, int fd, const char *p
     ZSTD_CCtx_setParameter(a->zstd, ZSTD_c_checksumFlag, 1);
     ZSTD_CCtx_setPledgedSrcSize(a->zstd, a->segment_bytes);
     for (uint64_t at = 0; at < a->segment_bytes; at += CHUNK_BYTES) {
-        TRY(file_pread_all(a->fd, in, CHUNK_BYTES, (off_t)at, path, err));
+        TRY(file_pread_all(from, in, CHUNK_BYTES, (off_t)at, path, err));
         bool last = at + CHUNK_BYTES >= a->segment_bytes;
         ZSTD_inBuffer src = {in, CHUNK_BYTES, 0};
         size_t left;
@@ -233,13 +247,17 @@ static enum status compress_segment(struct wal_archive *a, int fd, const char *p
 static enum status seal_write(struct wal_archive *a, XLogRecPtr segment, uint64_t *ret_bytes,
                               struct error *err)
 {
-    char aside[PATH_MAX], path[PATH_MAX];
+    char aside[PATH_MAX], path[PATH_MAX], partial[PATH_MAX];
     archive_path(a, segment, SUFFIX_ASIDE, aside, sizeof aside);
     archive_path(a, segment, SUFFIX_SEALED, path, sizeof path);
+    archive_path(a, segment, SUFFIX_PARTIAL, partial, sizeof partial);
+    CLEANUP_FD int from = open(partial, O_RDONLY | O_CLOEXEC);
+    if (from < 0)
+        return error_sys(err, ERR_CONFIG, "cannot open %s", partial);
     CLEANUP_FD int fd = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0)
         return error_sys(err, ERR_CONFIG, "cannot create %s", aside);
-    TRY(compress_segment(a, fd, aside, ret_bytes, err));
+    TRY(compress_segment(a, from, fd, aside, ret_bytes, err));
     FAULT_POINT("archive-before-fsync");
     if (fsync(fd) != 0)
         return error_sys(err, ERR_CONFIG, "cannot fsync %s", aside);
@@ -250,19 +268,78 @@ static enum status seal_write(struct wal_archive *a, XLogRecPtr segment, uint64_
     return file_fsync_dir(a->dir, err);
 }
 
-static enum status seal(struct wal_archive *a, struct error *err)
+static enum status seal(struct wal_archive *a, XLogRecPtr segment, struct error *err)
 {
-    XLogRecPtr segment = a->sealed;
     uint64_t bytes;
     TRY(seal_write(a, segment, &bytes, err));
     pthread_mutex_lock(&a->lock);
     sizes_push(a, bytes);
     a->sealed = segment + a->segment_bytes;
     pthread_mutex_unlock(&a->lock);
-    close(a->fd);
-    a->fd = -1;
     FAULT_POINT("archive-before-unlink");
     return remove_file(a, segment, SUFFIX_PARTIAL, err);
+}
+
+static void *sealer_main(void *arg)
+{
+    struct wal_archive *a = arg;
+    pthread_setname_np(pthread_self(), "sealer");
+    pthread_mutex_lock(&a->lock);
+    for (;;) {
+        while (a->seal_status != OK || a->sealed == a->filled) {
+            if (a->closing) {
+                pthread_mutex_unlock(&a->lock);
+                return NULL;
+            }
+            pthread_cond_wait(&a->seal_wanted, &a->lock);
+        }
+        XLogRecPtr segment = a->sealed;
+        struct error err = {0};
+        pthread_mutex_unlock(&a->lock);
+        enum status status = seal(a, segment, &err);
+        pthread_mutex_lock(&a->lock);
+        if (status != OK) {
+            a->seal_status = status;
+            a->seal_error = err;
+        }
+        pthread_cond_broadcast(&a->seal_moved);
+    }
+}
+
+/* Waits until at most `behind` full segments are not sealed; tells of a failure. */
+static enum status seal_wait(struct wal_archive *a, uint64_t behind, struct error *err)
+{
+    pthread_mutex_lock(&a->lock);
+    while (a->seal_status == OK && a->filled - a->sealed > behind * a->segment_bytes)
+        pthread_cond_wait(&a->seal_moved, &a->lock);
+    enum status status = a->seal_status;
+    if (status != OK && err != NULL)
+        *err = a->seal_error;
+    pthread_mutex_unlock(&a->lock);
+    return status;
+}
+
+/* The unfinished segment is full: the sealer's from now on. */
+static enum status segment_filled(struct wal_archive *a, struct error *err)
+{
+    close(a->fd);
+    a->fd = -1;
+    pthread_mutex_lock(&a->lock);
+    a->filled = a->written;
+    pthread_cond_signal(&a->seal_wanted);
+    pthread_mutex_unlock(&a->lock);
+    if (!a->sealer_started) {
+        int rc = pthread_create(&a->sealer, NULL, sealer_main, a);
+        if (rc != 0)
+            return error_set(err, ERR_RETRY, "cannot start a thread: error %d", rc);
+        a->sealer_started = true;
+    }
+    return seal_wait(a, SEAL_BEHIND_MAX, err);
+}
+
+enum status wal_archive_settle(struct wal_archive *a, struct error *err)
+{
+    return seal_wait(a, 0, err) == OK ? OK : io_failed(a, err);
 }
 
 /* The first part of a sealed segment becomes the unfinished one again. */
@@ -286,6 +363,7 @@ static enum status unseal_head(struct wal_archive *a, XLogRecPtr segment, XLogRe
 /* Takes back everything from lsn on. */
 static enum status rewind_to(struct wal_archive *a, XLogRecPtr lsn, struct error *err)
 {
+    TRY(seal_wait(a, 0, err));
     XLogRecPtr sealed = a->sealed, oldest = a->oldest;
     XLogRecPtr segment = lsn_segment_start(lsn, a->segment_bytes);
     if (lsn < oldest && lsn != segment)
@@ -311,7 +389,7 @@ static enum status rewind_to(struct wal_archive *a, XLogRecPtr lsn, struct error
     pthread_mutex_lock(&a->lock);
     while (a->count > (keep - oldest) / a->segment_bytes)
         atomic_fetch_sub(&a->sealed_disk_bytes, a->sizes[--a->count]);
-    a->sealed = segment;
+    a->sealed = a->filled = segment;
     if (segment < oldest)
         a->oldest = segment;
     a->generation++; /* cursors that opened a file in between look again */
@@ -323,13 +401,14 @@ static enum status write_piece(struct wal_archive *a, const void *data, size_t l
                                struct error *err)
 {
     XLogRecPtr at = a->written;
+    XLogRecPtr segment = lsn_segment_start(at, a->segment_bytes);
     if (a->fd < 0)
-        TRY(partial_open(a, a->sealed, err));
-    TRY(file_pwrite_all(a->fd, data, len, (off_t)(at - a->sealed), a->dir, err));
+        TRY(partial_open(a, segment, err));
+    TRY(file_pwrite_all(a->fd, data, len, (off_t)(at - segment), a->dir, err));
     atomic_store_explicit(&a->written, at + len, memory_order_release);
     broadcast(a);
     if ((at + len) % a->segment_bytes == 0)
-        TRY(seal(a, err));
+        TRY(segment_filled(a, err));
     return OK;
 }
 
@@ -340,7 +419,7 @@ enum status wal_archive_write(struct wal_archive *a, XLogRecPtr lsn, const void 
         if (lsn % a->segment_bytes != 0)
             return error_lsn(err, ERR_BUG, lsn, "WAL archive %s cannot begin inside a segment",
                              a->dir);
-        a->oldest = a->sealed = a->written = lsn;
+        a->oldest = a->sealed = a->filled = a->written = lsn;
         a->started = true;
     }
     if (lsn > a->written)

@@ -13,9 +13,19 @@ struct wal_archive {
     uint64_t segment_bytes;
     uint32_t timeline;
 
-    /* Guards sizes, count, wakes, and every change of oldest, sealed and generation. */
+    /* Guards sizes, count, wakes, what the sealer shares, and every change of oldest, sealed and
+     * generation. */
     pthread_mutex_t lock;
     pthread_cond_t grown; /* written, limit or wakes changed */
+
+    /* The sealer: a thread that compresses and syncs full segments, so that the writer need not
+     * wait for the disk. It owns the .partial files between sealed and filled. */
+    pthread_t sealer;
+    pthread_cond_t seal_wanted, seal_moved;
+    XLogRecPtr filled; /* end of the full segments */
+    bool sealer_started, closing;
+    enum status seal_status; /* of the first failure; nothing is sealed after it */
+    struct error seal_error;
     uint64_t wakes;
     uint64_t *sizes; /* bytes on disk of the sealed segments from oldest on */
     size_t count, cap;

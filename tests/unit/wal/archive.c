@@ -48,6 +48,7 @@ static void write_range(struct wal_archive *a, XLogRecPtr from, XLogRecPtr to, u
         assert_ok(wal_archive_write(a, from, chunk, n, &err));
         from += n;
     }
+    assert_ok(wal_archive_settle(a, &err));
 }
 
 static void check_range(struct wal_archive *a, struct wal_archive_cursor *c, XLogRecPtr from,
@@ -280,6 +281,7 @@ static void straddles(void **state)
     while (b.wal.len < 6 * SEGMENT)
         builder_record(&b, RM_XLOG_ID, 0x30, 0, none, body, 4000);
     assert_ok(wal_archive_write(a, START, b.wal.data, b.wal.len, &err));
+    assert_ok(wal_archive_settle(a, &err));
     static const struct {
         unsigned at, start;
         enum wal_straddle straddle;
