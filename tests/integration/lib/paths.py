@@ -5,7 +5,7 @@ import pathlib
 
 ROOT = pathlib.Path(os.environ.get("WALSHADOW_TEST_ROOT") or pathlib.Path(__file__).parents[3])
 DEPS = ROOT / ".deps"
-DEBUG_BIN = ROOT / "build-debug" / "walshadow"
+DEBUG_BIN = ROOT / os.environ.get("WALSHADOW_TEST_DEBUG_BUILD", "build-debug") / "walshadow"
 # The program under test: script/test names a sanitizer build for those runs.
 BUILD = os.environ.get("WALSHADOW_TEST_BUILD", "build")
 BIN = ROOT / BUILD / "walshadow"
