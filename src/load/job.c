@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <uthash.h>
 
+#define ROWS_PER_PAGE 60 /* a guess that sizes blocks */
+
 struct load_route {
     Oid oid;
     struct route *route;
@@ -101,6 +103,7 @@ static void job_run(struct worker *w, struct job *job)
     struct error err = {0};
     struct emit_context e = {w, l};
     enum status st = OK;
+    w->rows_hint = l->batch->npages * ROWS_PER_PAGE + 16;
     if (l->route != NULL && route_is_live(l->route))
         st = page_batch_walk(l->batch, owner->load, emit, &e, &err);
     if (st == ERR_DATA) { /* a damaged page: this table ends, the load goes on */

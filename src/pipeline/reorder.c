@@ -31,6 +31,7 @@ static void slice_run(struct worker *w, struct job *job)
     enum status st = OK;
     for (size_t d = 0; d < s->ndestinations; d++)
         acks[d] = w->shared->destinations[d]->ack;
+    w->rows_hint = s->nrows / MAX(s->nroutes, 1) + 16;
     for (size_t at = 0; at < s->frames.len && st == OK;) {
         const struct change_frame *f = (const struct change_frame *)(s->frames.data + at);
         const struct aux_frame *aux = (const struct aux_frame *)((const uint8_t *)f + f->head.len);

@@ -6,6 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Room for the fixed-width columns at once: growing step by step would copy them again and again.
+ */
+static void block_reserve(struct block *block, const struct target *target, uint32_t rows)
+{
+    for (unsigned c = 0; c < target->ncols; c++) {
+        const struct encoder *e = &target->cols[c].encoder;
+        if (e->nullable)
+            buf_reserve(&block->cols[c].nulls, rows);
+        buf_reserve(&block->cols[c].data, (size_t)rows * MAX(e->width, 4));
+    }
+    for (unsigned c = target->ncols; c < block->ncols; c++)
+        buf_reserve(&block->cols[c].data, (size_t)rows * 8);
+}
+
 struct builder *worker_builder(struct worker *w, const struct route *route, size_t d)
 {
     struct target *target = route->targets[d].target;
@@ -23,6 +37,7 @@ struct builder *worker_builder(struct worker *w, const struct route *route, size
         .block = block_new(target->header),
         .destination = d,
     };
+    block_reserve(b->block, target, w->rows_hint);
     return b;
 }
 

@@ -30,6 +30,7 @@ struct worker {
     struct column_buf key_old, key_new; /* scratch of the key comparison */
     struct builder *builders;
     size_t nbuilders, builders_cap;
+    uint32_t rows_hint; /* how many rows the job at hand has, about: blocks are made that large */
 };
 
 /* What a row carries besides its values. */
