@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #define PENDING_BYTES_MAX ((size_t)8 << 20)
-#define RECLAIM_ROWS_MAX 1024
+#define RECLAIM_ROWS_MAX 2048
 /* Events in one transaction: LMDB holds the pages it changes in memory until the commit. */
 #define WRITE_EVENTS_MAX 4096
 

@@ -62,7 +62,7 @@ struct toast_local_options {
                                  are written as much again may gather. */
     uint64_t first_map_bytes; /* address space to begin with, grows by itself; 0: 256 MiB */
     unsigned
-        reclaim_rows_max; /* rows taken away in one transaction, which bounds its memory; 0: 1024 */
+        reclaim_rows_max; /* rows taken away in one transaction, which bounds its memory; 0: 2048 */
 };
 
 /* Fills nothing, forgets everything: every fetch is TOAST_MISSING. */
