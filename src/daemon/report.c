@@ -6,6 +6,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define PG_EPOCH_S INT64_C(946684800)
+
 static const char *keep(struct status_report *r, const char *text)
 {
     return text[0] == '\0' ? NULL : arena_strdup(&r->arena, text);
@@ -153,6 +155,44 @@ static void fill_waiting(struct daemon *d, struct status_report *r)
     r->waiting_on = keep(r, text);
 }
 
+struct prepared_fill {
+    struct status_report *r;
+    size_t cap;
+    int64_t now; /* µs since 2000-01-01 */
+};
+
+static void fill_prepared(void *ctx, const struct xact_prepared *p)
+{
+    struct prepared_fill *f = ctx;
+    struct status_report *r = f->r;
+    if (r->nprepared == f->cap) {
+        size_t cap = f->cap == 0 ? 16 : 2 * f->cap;
+        struct status_prepared *more = arena_alloc(&r->arena, cap * sizeof *more);
+        if (r->nprepared > 0)
+            memcpy(more, r->prepared, r->nprepared * sizeof *more);
+        r->prepared = more;
+        f->cap = cap;
+    }
+    r->prepared[r->nprepared++] = (struct status_prepared){
+        .gid = arena_strdup(&r->arena, p->gid),
+        .age_s = MAX((f->now - p->prepared_at) / 1000000, 0),
+        /* of WAL that it keeps from being let go */
+        .bytes = r->source.received_lsn > p->first_lsn ? r->source.received_lsn - p->first_lsn : 0,
+    };
+}
+
+static void fill_open_xacts(struct xact_buffer *xacts, struct status_report *r)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    struct prepared_fill f = {
+        .r = r, .now = ((int64_t)now.tv_sec - PG_EPOCH_S) * 1000000 + now.tv_nsec / 1000};
+    XLogRecPtr oldest = xact_buffer_oldest_lsn(xacts);
+    r->decoder.open_xacts = xact_buffer_count(xacts);
+    r->decoder.oldest_open_lsn = oldest == UINT64_MAX ? 0 : oldest;
+    xact_buffer_prepared_each(xacts, fill_prepared, &f);
+}
+
 static void fill_pipeline(struct daemon *d, struct status_report *r)
 {
     struct reorder *re = pipeline_reorder(d->pipeline);
@@ -160,11 +200,8 @@ static void fill_pipeline(struct daemon *d, struct status_report *r)
     fill_destinations(d, r);
     r->resident_bytes = atomic_load(&pipeline_budget(d->pipeline)->used);
     r->decoder.commit_lsn = atomic_load(&re->commit_lsn);
-    if (re->xacts != NULL) {
-        XLogRecPtr oldest = xact_buffer_oldest_lsn(re->xacts);
-        r->decoder.open_xacts = xact_buffer_count(re->xacts);
-        r->decoder.oldest_open_lsn = oldest == UINT64_MAX ? 0 : oldest;
-    }
+    if (re->xacts != NULL)
+        fill_open_xacts(re->xacts, r);
     if (pipeline_tables(d->pipeline) != NULL)
         tables_each(pipeline_tables(d->pipeline), fill_table, &f);
     if (r->ntables > 1)

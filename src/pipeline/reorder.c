@@ -165,7 +165,7 @@ static enum status take_frame(struct reorder *r, const struct frame_head *head, 
         atomic_fetch_add(&r->aborted, 1);
         return tell_fates(r, xf, false, err);
     case FRAME_PREPARE:
-        xact_buffer_prepare(r->xacts, head->xid);
+        xact_buffer_prepare(r->xacts, xf);
         return OK;
     case FRAME_RUNNING:
         return running(r, (const struct running_frame *)head, err);

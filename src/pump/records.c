@@ -243,9 +243,10 @@ static void put_xact(struct records *r, enum frame_type type, uint8_t flags,
 {
     bool boundary = (flags & XACT_BOUNDARY) != 0;
     uint32_t nrels = boundary ? (uint32_t)(r->oids.len / sizeof(Oid)) : 0;
-    size_t len =
-        frame_align(sizeof(struct xact_frame) + (size_t)x->subxacts.count * 4 +
-                    (size_t)x->dropped.count * sizeof(struct rel_file_locator) + (size_t)nrels * 4);
+    uint32_t gid_len = type == FRAME_PREPARE ? x->gid_len : 0;
+    size_t len = frame_align(sizeof(struct xact_frame) + (size_t)x->subxacts.count * 4 +
+                             (size_t)x->dropped.count * sizeof(struct rel_file_locator) +
+                             (size_t)nrels * 4 + gid_len + 1);
     struct xact_frame f = {
         .head = {.len = (uint32_t)len,
                  .type = (uint8_t)type,
@@ -257,6 +258,7 @@ static void put_xact(struct records *r, enum frame_type type, uint8_t flags,
         .nsub = x->subxacts.count,
         .ndropped = x->dropped.count,
         .nrels = nrels,
+        .gid_len = gid_len,
     };
     uint8_t *start = buf_reserve(r->out, len), *at = start;
     memset(start + len - 8, 0, 8);
@@ -265,6 +267,7 @@ static void put_xact(struct records *r, enum frame_type type, uint8_t flags,
     put_list(&at, x->subxacts.xids, (size_t)f.nsub * 4);
     put_list(&at, x->dropped.locators, (size_t)f.ndropped * sizeof(struct rel_file_locator));
     put_list(&at, r->oids.data, (size_t)nrels * 4);
+    put_list(&at, x->gid, gid_len); /* the NUL is in the zeros */
     r->out->len += len;
 }
 

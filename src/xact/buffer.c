@@ -1,7 +1,9 @@
 #include "base/log.h"
 #include "xact/xact.h"
 
+#include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 struct sub_entry {
@@ -21,6 +23,9 @@ struct xact_buffer {
     atomic_ullong oldest_lsn;
     atomic_size_t count, bytes;
     atomic_ulong spills;
+    pthread_mutex_t prepared_lock; /* guards the two below: written here, read for the status */
+    struct xact_prepared *prepared;
+    size_t nprepared;
 };
 
 void xid_array_add(struct xid_array *list, TransactionId xid)
@@ -55,6 +60,7 @@ struct xact_buffer *xact_buffer_new(const char *spill_dir, size_t max_bytes)
     b->spill_dir = xstrdup(spill_dir);
     b->max_bytes = max_bytes;
     atomic_store(&b->oldest_lsn, UINT64_MAX);
+    pthread_mutex_init(&b->prepared_lock, NULL);
     return b;
 }
 
@@ -129,10 +135,26 @@ void xact_buffer_seen(struct xact_buffer *b, TransactionId xid, TransactionId to
     xact_get(b, xid, top, lsn);
 }
 
+static void prepared_remove(struct xact_buffer *b, TransactionId xid)
+{
+    pthread_mutex_lock(&b->prepared_lock);
+    for (size_t i = 0; i < b->nprepared; i++) {
+        if (b->prepared[i].xid != xid)
+            continue;
+        free(b->prepared[i].gid);
+        b->nprepared--;
+        memmove(b->prepared + i, b->prepared + i + 1, (b->nprepared - i) * sizeof *b->prepared);
+        break;
+    }
+    pthread_mutex_unlock(&b->prepared_lock);
+}
+
 /* Out of the tables, but still in the list that pins the floor. */
 static void xact_forget(struct xact_buffer *b, struct xact *x)
 {
     HASH_DEL(b->xacts, x);
+    if (x->prepared)
+        prepared_remove(b, x->xid);
     for (uint32_t i = 0; i < x->subs.n; i++) {
         struct sub_entry *s;
         HASH_FIND(hh, b->subs, &x->subs.xids[i], sizeof x->subs.xids[i], s);
@@ -187,6 +209,8 @@ void xact_buffer_free(struct xact_buffer *b)
             xact_forget(b, x);
         xact_release_one(b, x);
     }
+    pthread_mutex_destroy(&b->prepared_lock);
+    free(b->prepared);
     free(b->spill_dir);
     free(b);
 }
@@ -296,11 +320,30 @@ void xact_buffer_abort(struct xact_buffer *b, TransactionId xid, const Transacti
     }
 }
 
-void xact_buffer_prepare(struct xact_buffer *b, TransactionId xid)
+void xact_buffer_prepare(struct xact_buffer *b, const struct xact_frame *frame)
 {
-    struct xact *x = xact_find(b, xid);
-    if (x != NULL)
-        x->prepared = true;
+    struct xact *x = xact_find(b, frame->head.xid);
+    if (x == NULL || x->prepared || x->xid != frame->head.xid)
+        return;
+    x->prepared = true;
+    pthread_mutex_lock(&b->prepared_lock);
+    b->prepared = xrealloc(b->prepared, (b->nprepared + 1) * sizeof *b->prepared);
+    b->prepared[b->nprepared++] = (struct xact_prepared){
+        .xid = x->xid,
+        .first_lsn = x->first_lsn,
+        .prepared_at = frame->commit_ts,
+        .gid = xstrdup(xact_frame_gid(frame)),
+    };
+    pthread_mutex_unlock(&b->prepared_lock);
+}
+
+void xact_buffer_prepared_each(struct xact_buffer *b,
+                               void (*each)(void *ctx, const struct xact_prepared *p), void *ctx)
+{
+    pthread_mutex_lock(&b->prepared_lock);
+    for (size_t i = 0; i < b->nprepared; i++)
+        each(ctx, &b->prepared[i]);
+    pthread_mutex_unlock(&b->prepared_lock);
 }
 
 void xact_buffer_running(struct xact_buffer *b, TransactionId oldest_running)

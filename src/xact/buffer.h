@@ -25,7 +25,7 @@ enum status xact_buffer_add(struct xact_buffer *b, const struct frame_head *fram
 /* An abort of a top-level or subtransaction with its children: their changes never were. */
 void xact_buffer_abort(struct xact_buffer *b, TransactionId xid, const TransactionId *subs,
                        uint32_t nsub);
-void xact_buffer_prepare(struct xact_buffer *b, TransactionId xid);
+void xact_buffer_prepare(struct xact_buffer *b, const struct xact_frame *frame);
 /* RUNNING_XACTS (B3): what is older and has neither committed nor aborted died with the server. */
 void xact_buffer_running(struct xact_buffer *b, TransactionId oldest_running);
 
@@ -59,6 +59,16 @@ struct xact_place xact_reader_place(const struct xact_reader *r, const void *at,
 enum status xact_read_at(struct xact *x, struct xact_place place, uint8_t *ret,
                          struct error *err) CHECKED;
 
+/* Safe from any thread: the transactions that wait for COMMIT PREPARED. The callback runs under a
+ * lock that the reorder thread takes: copy and return. */
+struct xact_prepared {
+    TransactionId xid;
+    XLogRecPtr first_lsn; /* holds the floor */
+    int64_t prepared_at;  /* µs since 2000-01-01 UTC */
+    char *gid;
+};
+void xact_buffer_prepared_each(struct xact_buffer *b,
+                               void (*each)(void *ctx, const struct xact_prepared *p), void *ctx);
 /* Safe from any thread: the first LSN of the oldest transaction in the buffer, UINT64_MAX if none.
  */
 XLogRecPtr xact_buffer_oldest_lsn(const struct xact_buffer *b);

@@ -67,8 +67,9 @@ struct xact_frame {
     XLogRecPtr end;         /* end of the record: the commit's LSN in acks and catalog lookups */
     int64_t commit_ts;
     uint32_t nsub, ndropped, nrels;
-    uint32_t spare;
-    /* then TransactionId sub[nsub], struct rel_file_locator dropped[ndropped], Oid rels[nrels] */
+    uint32_t gid_len; /* PREPARE: of its name, without the NUL behind it; else 0 */
+    /* then TransactionId sub[nsub], struct rel_file_locator dropped[ndropped], Oid rels[nrels],
+     * char gid[gid_len + 1] */
 };
 #define XACT_BOUNDARY                                                                              \
     1                    /* changed the shape of the relations in rels (nrels 0 = perhaps of all)  \
@@ -93,6 +94,10 @@ static inline const struct rel_file_locator *xact_frame_dropped(const struct xac
 static inline const Oid *xact_frame_rels(const struct xact_frame *f)
 {
     return (const Oid *)(xact_frame_dropped(f) + f->ndropped);
+}
+static inline const char *xact_frame_gid(const struct xact_frame *f)
+{
+    return f->gid_len == 0 ? "" : (const char *)(xact_frame_rels(f) + f->nrels);
 }
 
 static inline size_t frame_align(size_t n)

@@ -23,7 +23,7 @@ struct xact {
     struct xid_array subs;    /* subtransactions known to be its own */
     struct xid_array aborted; /* of these, rolled back (children included) */
     bool aborted_sorted;
-    bool prepared;
+    bool prepared;        /* then it is in the list of prepared ones too */
     struct xact **joined; /* subtransactions buffered alone, joined by the commit */
     uint32_t njoined;
     struct xact *prev, *next; /* all transactions by first_lsn */

@@ -139,7 +139,11 @@ static void test_two_phase(void **state)
             (struct outcome){.db = OUR_DB, .two_phase = 700, .invals = &invals});
     assert_int_equal(h.calls, 1);
     expect(&h, &at, FRAME_SEEN, 700, 1000);
-    expect(&h, &at, FRAME_PREPARE, 700, 1040);
+    const struct xact_frame *p =
+        (const struct xact_frame *)expect(&h, &at, FRAME_PREPARE, 700, 1040);
+    assert_string_equal(xact_frame_gid(p), "g");
+    assert_int_equal(p->gid_len, 1);
+    assert_int_equal(p->commit_ts, 99);
     const struct xact_frame *c =
         (const struct xact_frame *)expect(&h, &at, FRAME_COMMIT, 700, 1100);
     assert_int_equal(c->head.flags, XACT_BOUNDARY | XACT_TWO_PHASE);

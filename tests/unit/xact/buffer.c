@@ -14,6 +14,23 @@ static void end(struct xact_buffer *b)
     xact_buffer_free(b);
 }
 
+static void prepared_add(void *ctx, const struct xact_prepared *p)
+{
+    buf_printf(ctx, "%u %s %llu %lld;", p->xid, p->gid, (unsigned long long)p->first_lsn,
+               (long long)p->prepared_at);
+}
+
+static const char *prepared_list(struct xact_buffer *b)
+{
+    static char text[200];
+    CLEANUP_BUF struct buf out = {0};
+    xact_buffer_prepared_each(b, prepared_add, &out);
+    buf_put_u8(&out, 0);
+    assert_true(out.len <= sizeof text);
+    memcpy(text, out.data, out.len);
+    return text;
+}
+
 static void test_interleaved(void **state)
 {
     struct xact_buffer *b = in_memory();
@@ -288,7 +305,8 @@ static void test_running_xacts(void **state)
     (void)state;
     insert_add(b, 10, 0, 100); /* dies with the server */
     insert_add(b, 11, 0, 200); /* prepared */
-    xact_buffer_prepare(b, 11);
+    prepare(b, 11, "eleven");
+    prepare(b, 12, "not ours");
     insert_add(b, 20, 0, 300); /* running */
     insert_add(b, 21, 20, 400);
     insert_add(b, 9, 0, 500); /* old, but just now taken for its commit */
@@ -304,7 +322,9 @@ static void test_running_xacts(void **state)
     xact_list(x, &got);
     assert_int_equal(got.n, 1);
     xact_buffer_release(b, x);
+    assert_string_equal(prepared_list(b), "11 eleven 200 77;");
     COMMITS(b, 11, NULL, 0, 200); /* COMMIT PREPARED */
+    assert_string_equal(prepared_list(b), "");
     COMMITS(b, 20, subs, 1, 300, 400);
     end(b);
 }

@@ -73,6 +73,18 @@ static inline void insert_add(struct xact_buffer *b, TransactionId xid, Transact
         top);
 }
 
+/* PREPARE TRANSACTION 'gid' of the transaction. */
+static inline void prepare(struct xact_buffer *b, TransactionId xid, const char *gid)
+{
+    CLEANUP_BUF struct buf frame = {0};
+    struct xact_frame f = {.head = {.type = FRAME_PREPARE, .xid = xid},
+                           .commit_ts = 77,
+                           .gid_len = (uint32_t)strlen(gid)};
+    buf_put(&frame, &f, sizeof f);
+    buf_put(&frame, gid, f.gid_len + 1u);
+    xact_buffer_prepare(b, (const struct xact_frame *)frame.data);
+}
+
 /* Checks the frame's bytes and tells what it says. */
 static inline struct seen frame_seen(const struct frame_head *head)
 {

@@ -266,7 +266,7 @@ static void step(struct model *m)
         TransactionId told = introduce(m, member);
         xact_buffer_seen(m->buffer, member, told, m->lsn);
     } else if (what == 40) {
-        xact_buffer_prepare(m->buffer, top);
+        prepare(m->buffer, top, "model");
         m->xids[top].prepared = m->xids[top].entry;
     } else if (what == 41 && roll(m, 4) == 0) {
         crash(m);
