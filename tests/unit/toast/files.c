@@ -22,7 +22,7 @@ static uint64_t file_blocks(void)
 /* Grows by itself; deaths and resets past the floor give the room back; what lives stays. */
 static void test_reclaim(void **state)
 {
-    enum { N = 20000 };
+    enum { N = 8000 };
     struct toast_stats full, after;
     (void)state;
     toast_dir_make();
@@ -305,7 +305,7 @@ static void test_readers_beside_writer(void **state)
     for (unsigned i = 0; i < 3; i++)
         pthread_create(&threads[i], NULL, read_all_the_time, &r);
     for (XLogRecPtr lsn = 10000; lsn < 60000; lsn += 10000) {
-        put_many(r.store, 2, 4000, lsn);
+        put_many(r.store, 2, 1500, lsn);
         put(r.store, reset(2, lsn + 5000));
         assert_ok(toast_store_sync(r.store, lsn + 6000, &err));
         assert_ok(toast_store_reclaim(r.store, lsn + 6000, &err));
@@ -355,7 +355,7 @@ static void *sync_all_the_time(void *arg)
 /* What is put is seen at once, at every stage of its way into the file. */
 static void test_seen_while_written(void **state)
 {
-    enum { N = 3000, LIVES = 60 };
+    enum { N = 1000, LIVES = 60 };
     pthread_t thread;
     uint8_t data[1996];
     (void)state;
