@@ -67,6 +67,8 @@ enum status error_lsn(struct error *err, enum status kind, uint64_t lsn, const c
 
 enum status error_prefix(struct error *err, const char *fmt, ...)
 {
+    if (err == NULL)
+        return ERR_BUG;
     char text[sizeof err->message];
     va_list args;
     va_start(args, fmt);

@@ -43,7 +43,8 @@ enum status error_sys(struct error *err, enum status kind, const char *fmt, ...)
 enum status error_lsn(struct error *err, enum status kind, uint64_t lsn, const char *fmt, ...)
     PRINTF(4, 5);
 
-/* Puts "<text>: " before the message that is there; returns err->kind. */
+/* Puts "<text>: " before the message that is there; returns err->kind (ERR_BUG for a NULL err,
+ * whose kind is not known). */
 enum status error_prefix(struct error *err, const char *fmt, ...) PRINTF(2, 3);
 
 /* Out of memory for a small fixed amount is not survived: prints and aborts. */

@@ -118,6 +118,16 @@ bool file_exists(const char *path)
     return stat(path, &st) == 0;
 }
 
+/* Leaves errno as it is. */
+static bool is_directory(const char *path)
+{
+    struct stat st;
+    int saved = errno;
+    bool is = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    errno = saved;
+    return is;
+}
+
 enum status file_mkdir_p(const char *path, mode_t mode, struct error *err)
 {
     CLEANUP_FREE char *copy = xstrdup(path);
@@ -126,7 +136,7 @@ enum status file_mkdir_p(const char *path, mode_t mode, struct error *err)
             continue;
         char kept = *slash;
         *slash = '\0';
-        if (mkdir(copy, mode) != 0 && errno != EEXIST)
+        if (mkdir(copy, mode) != 0 && (errno != EEXIST || !is_directory(copy)))
             return error_sys(err, ERR_CONFIG, "cannot create directory %s", copy);
         *slash = kept;
         if (kept == '\0')

@@ -34,6 +34,7 @@ static void test_set_and_prefix(void **state)
     strcpy(err.sqlstate, "57P01");
     assert_int_equal(error_prefix(&err, "table %s", "t"), ERR_DATA);
     assert_int_equal(error_prefix(&err, "outer"), ERR_DATA);
+    assert_int_not_equal(error_prefix(NULL, "outer %d", 1), OK);
     assert_string_equal(err.message, "outer: table t: byte 7 of x");
     assert_int_equal(err.ch_code, 241); /* codes stay */
     assert_string_equal(err.sqlstate, "57P01");
