@@ -21,6 +21,8 @@
 struct catalog_log {
     int fd;
     char *path;
+    off_t end;   /* of the last whole frame */
+    bool broken; /* what follows `end` could not be cut off: nothing may be appended behind it */
     struct buf frame; /* scratch of the writer */
 };
 
@@ -78,6 +80,14 @@ static bool sound_frame_behind(const struct buf *file, size_t at)
     return false;
 }
 
+/* A file system may have made the file longer and not have written the bytes (power loss). */
+static bool zeros_only(const struct buf *file, size_t at)
+{
+    while (at < file->len && file->data[at] == 0)
+        at++;
+    return at == file->len;
+}
+
 /* Walks the frames; *ret_end is where the sound part ends. */
 static enum status parse_frames(const char *path, const struct buf *file, catalog_log_fn fn,
                                 void *ctx, size_t *ret_end, struct error *err)
@@ -89,8 +99,8 @@ static enum status parse_frames(const char *path, const struct buf *file, catalo
         uint32_t crc = cursor_u32(&c);
         const uint8_t *body = len > FRAME_MAX ? NULL : cursor_take(&c, len);
         if (body == NULL || len == 0 || crc32c(body, len) != crc) {
-            size_t behind = body == NULL ? 0 : file->len - at - FRAME_HEAD - len;
-            if (behind > 0 || sound_frame_behind(file, at))
+            size_t behind = body == NULL ? file->len : at + FRAME_HEAD + len;
+            if (!zeros_only(file, behind) || sound_frame_behind(file, at))
                 return error_set(err, ERR_DATA,
                                  "%s is damaged at byte %zu: restore it, or remove the state "
                                  "directory and load again",
@@ -148,8 +158,6 @@ static enum status load(struct catalog_log *log, catalog_log_fn fn, void *ctx, s
         if (ftruncate(log->fd, (off_t)end) != 0)
             return error_sys(err, ERR_CONFIG, "cannot truncate %s", log->path);
     }
-    if (lseek(log->fd, 0, SEEK_END) < 0)
-        return error_sys(err, ERR_CONFIG, "cannot seek in %s", log->path);
     return OK;
 }
 
@@ -161,7 +169,7 @@ enum status catalog_log_open(const char *path, catalog_log_fn fn, void *ctx,
     log->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     enum status st =
         log->fd < 0 ? error_sys(err, ERR_CONFIG, "cannot open %s", path) : load(log, fn, ctx, err);
-    if (st == OK && lseek(log->fd, 0, SEEK_END) < 0)
+    if (st == OK && (log->end = lseek(log->fd, 0, SEEK_END)) < 0)
         st = error_sys(err, ERR_CONFIG, "cannot seek in %s", path);
     if (st != OK) {
         catalog_log_close(log);
@@ -198,7 +206,18 @@ static enum status frame_end(struct catalog_log *log, struct error *err)
                          log->path);
     memcpy(log->frame.data, &len, 4);
     memcpy(log->frame.data + 4, &crc, 4);
-    return file_write_all(log->fd, log->frame.data, log->frame.len, log->path, err);
+    if (log->broken)
+        return error_set(err, ERR_CONFIG,
+                         "%s has a part of an entry at its end, left by a failed write, that "
+                         "cannot be cut off: restart",
+                         log->path);
+    enum status st =
+        file_pwrite_all(log->fd, log->frame.data, log->frame.len, log->end, log->path, err);
+    if (st == OK)
+        log->end += (off_t)log->frame.len;
+    else if (ftruncate(log->fd, log->end) != 0) /* disk full: what got there must not stay */
+        log->broken = true;
+    return st;
 }
 
 enum status catalog_log_put_desc(struct catalog_log *log, const struct rel_desc *d,

@@ -1,6 +1,7 @@
 /* The file behind the history: a header, then frames of length, CRC-32C and body.
  * Opening cuts a torn tail (a frame that the file's end cuts short or whose checksum fails and
- * behind which nothing follows); damage anywhere else is ERR_DATA and names the offset. */
+ * behind which nothing but zeros follows); damage anywhere else is ERR_DATA and names the offset.
+ */
 #pragma once
 #include "base/error.h"
 #include "catalog/descriptor.h"

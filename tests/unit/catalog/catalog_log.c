@@ -4,6 +4,8 @@
 #include "catalog/catalog_log.h"
 #include "relations.h"
 
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -211,6 +213,63 @@ static void test_last_frame_with_wrong_bytes(void **state)
     }
 }
 
+/* Power loss: the file has grown, from some byte on nothing but zeros was written. */
+static void test_zeros_at_the_end(void **state)
+{
+    struct error err = {0};
+    CLEANUP_BUF struct buf whole = {0};
+    size_t ends[5];
+    (void)state;
+    write_sample(ends);
+    assert_ok(file_read_all(path, 1 << 20, &whole, &err));
+    for (size_t from = ends[1]; from <= ends[4]; from++) {
+        CLEANUP_HEARD struct heard h = {0}, again = {0};
+        CLEANUP_BUF struct buf file = {0};
+        size_t whole_frames = 2;
+        while (whole_frames < 5 && ends[whole_frames] <= from)
+            whole_frames++;
+        buf_put(&file, whole.data, from);
+        buf_put_zeros(&file, 4096);
+        assert_ok(file_write_atomic(path, file.data, file.len, 0600, &err));
+        struct catalog_log *log = open_log(&h);
+        if (h.n == whole_frames + 1)
+            whole_frames++; /* what is missing of the next one was zeros too */
+        assert_int_equal(h.n, whole_frames);
+        assert_int_equal(file_size(), ends[whole_frames - 1]);
+        assert_ok(catalog_log_put_captured(log, 4711, &err));
+        catalog_log_close(log);
+        catalog_log_close(open_log(&again));
+        assert_int_equal(again.n, whole_frames + 1);
+        assert_int_equal(again.lsns[whole_frames], 4711);
+    }
+}
+
+/* The disk is full in the middle of an entry, then has room again. */
+static void test_failed_write(void **state)
+{
+    struct error err = {0};
+    CLEANUP_HEARD struct heard h = {0}, again = {0};
+    size_t ends[5];
+    struct rlimit was, small;
+    (void)state;
+    write_sample(ends);
+    struct catalog_log *log = open_log(&h);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
+    signal(SIGXFSZ, SIG_IGN);
+    small = was;
+    small.rlim_cur = ends[4] + 11; /* the frame's head and some of its body */
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    assert_int_not_equal(catalog_log_put_stop(log, 16400, 960, "does not fit", &err), OK);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
+    assert_int_equal(file_size(), ends[4]);
+    assert_ok(catalog_log_put_captured(log, 4711, &err));
+    assert_ok(catalog_log_put_captured(log, 4712, &err));
+    catalog_log_close(log);
+    catalog_log_close(open_log(&again));
+    assert_int_equal(again.n, 7);
+    assert_int_equal(again.lsns[6], 4712);
+}
+
 /* Any byte of any frame but the last: an error that says where, and the file is left as it is. */
 static void test_damage_in_the_middle(void **state)
 {
@@ -338,6 +397,8 @@ int main(void)
         cmocka_unit_test(test_long_reason),
         cmocka_unit_test(test_torn_tail),
         cmocka_unit_test(test_last_frame_with_wrong_bytes),
+        cmocka_unit_test(test_zeros_at_the_end),
+        cmocka_unit_test(test_failed_write),
         cmocka_unit_test(test_damage_in_the_middle),
         cmocka_unit_test(test_unknown_entries),
         cmocka_unit_test(test_headers),
