@@ -123,7 +123,6 @@ static void test_trees(void **state)
     assert_int_equal(file_mkdir_p(below_file, 0700, &err), ERR_CONFIG);
     assert_non_null(strstr(err.message, below_file));
     assert_int_equal(err.sys_errno, EEXIST);
-    assert_int_equal(err.sys_errno, ENOTDIR);
     assert_ok(file_mkdir_p(outside, 0700, &err));
     assert_ok(file_write_atomic(kept, "x", 1, 0600, &err));
     assert_int_equal(symlink(outside, link_path), 0);
