@@ -70,7 +70,7 @@ static const char relations_sql[] =
     "WHERE i.indrelid = c.oid AND i.indisvalid AND i.indisunique AND i.indimmediate "
     "AND i.indpred IS NULL AND CASE c.relreplident WHEN 'i' THEN i.indisreplident "
     "WHEN 'd' THEN i.indisprimary WHEN 'f' THEN i.indisprimary ELSE false END LIMIT 1) k ON true "
-    "WHERE c.relkind IN ('r', 'p', 'm', 't') AND ";
+    "WHERE c.relkind IN ('r', 'p', 'm', 't') AND c.relpersistence <> 't' AND ";
 
 /* not_null: 18 has attnotnull also while a constraint is NOT VALID (F7); earlier majors have no
  * constraints of type 'n'. Arrays are "true" if they are stored as arrays. */
@@ -100,7 +100,7 @@ static const char attributes_sql[] =
     "SELECT w.oid, w.typmod FROM w JOIN pg_catalog.pg_type y ON y.oid = w.oid "
     "WHERE y.typtype <> 'd') b ON t.typtype = 'd' "
     "LEFT JOIN pg_catalog.pg_type bt ON bt.oid = b.oid "
-    "WHERE a.attnum > 0 AND c.relkind IN ('r', 'p', 'm', 't') AND ";
+    "WHERE a.attnum > 0 AND c.relkind IN ('r', 'p', 'm', 't') AND c.relpersistence <> 't' AND ";
 
 static enum status failed(PGconn *conn, const PGresult *result, const char *what, struct error *err)
 {

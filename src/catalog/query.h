@@ -10,9 +10,10 @@
 
 #include <libpq-fe.h>
 
-/* Descriptors of the relations named (kinds r, p, m, t), or with oids NULL of every one that is not
- * a system relation (oid >= 16384), in oid order, sealed. A relation that is gone is absent. *ret
- * is a malloc'd array of *ret_n references owned by the caller. valid_from is 0.
+/* Descriptors of the relations named (kinds r, p, m, t; temporary ones left out: they are never in
+ * the WAL), or with oids NULL of every one that is not a system relation (oid >= 16384), in oid
+ * order, sealed. A relation that is gone is absent. *ret is a malloc'd array of *ret_n references
+ * owned by the caller. valid_from is 0.
  *
  * Domains: type_name names the domain; base_typid, elem_typid, typcategory and typmod are those of
  * the base type. missing holds the datum as a heap tuple has it, for bool, "char", int2/4/8, oid,

@@ -109,6 +109,11 @@ static enum status relation_dropped(const struct boundary *b, const struct rel_d
     Oid root_oid = root_of(before);
     enum status st = OK;
     if (root_oid == before->oid) {
+        struct table_entry *e = tables_find(b->r->tables, root_oid);
+        /* a kept target has every row committed before: those on their way are discarded once the
+         * table is no longer streaming */
+        if (e != NULL && atomic_load(&e->life) == TABLE_LIFE_STREAMING)
+            TRY(reorder_barrier(b->r, err));
         tables_drop(b->r->tables, before->oid);
         return OK;
     }

@@ -14,7 +14,8 @@ struct drain {
     struct xact_reader *reader;
     const struct xact_frame *commit;
     struct ddl_facts facts;
-    bool sliced; /* its rows have entered a slice */
+    bool sliced;    /* its rows have entered a slice */
+    bool last_plan; /* the boundary is applied: what is not known now never will be */
 };
 
 static bool is_dropped_file(const struct xact_frame *commit, struct rel_file_locator locator)
@@ -30,10 +31,19 @@ static void note_unknown_file(struct drain *d, const struct change_frame *f)
 {
     if (f->locator.rel_number < FirstNormalObjectId || d->commit->end <= d->r->options.load_end)
         return; /* pg_largeobject; or dropped before the load ended */
-    if (atomic_fetch_add(&d->r->unknown_files, 1) == 0)
-        log_warn("msg=\"rows of a file that no table has: discarded\" file=%u/%u/%u lsn=" LSN_FMT,
-                 f->locator.spc_oid, f->locator.db_oid, f->locator.rel_number,
-                 LSN_ARGS(f->head.lsn));
+    atomic_fetch_add(&d->r->unknown_files, 1);
+    for (size_t i = 0; i < d->r->nunknown; i++)
+        if (rel_file_locator_equal(d->r->unknown[i], f->locator))
+            return;
+    if (d->r->nunknown == LENGTH(d->r->unknown))
+        return;
+    d->r->unknown[d->r->nunknown++] = f->locator;
+    log_error(
+        "msg=\"rows of a file that no table has are lost: a copy may be incomplete, which one "
+        "is not known (after VACUUM FULL pg_largeobject: none). Compare with walshadow verify\" "
+        "file=%u/%u/%u xid=%u lsn=" LSN_FMT,
+        f->locator.spc_oid, f->locator.db_oid, f->locator.rel_number, d->commit->head.xid,
+        LSN_ARGS(f->head.lsn));
 }
 
 /* The route of a change, NULL if its row is discarded. */
@@ -43,7 +53,8 @@ static struct route *route_of(struct drain *d, const struct change_frame *f)
         return NULL;
     struct route *route = routes_get(d->r->routes, f->locator, d->commit->end);
     if (route == NULL) {
-        note_unknown_file(d, f);
+        if (d->last_plan) /* once a change */
+            note_unknown_file(d, f);
         return NULL;
     }
     return route_is_live(route) ? route : NULL;
@@ -270,8 +281,10 @@ enum status drain_xact(struct reorder *r, struct xact *x, const struct xact_fram
         toast_index_clear(r->toast);
         d.facts.ntruncated = d.facts.ninserted = 0;
     }
+    d.last_plan = true;
     if (st == OK && x != NULL)
         st = plan(&d, err);
+    d.last_plan = false;
     if (st == OK && x != NULL)
         st = execute(&d, err);
     toast_index_clear(r->toast);

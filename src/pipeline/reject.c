@@ -94,6 +94,7 @@ void reject_append(struct worker *w, size_t d, const struct reject *r)
     CLEANUP_BUF struct buf value = {0};
     struct timespec now;
     struct builder *b = reject_builder(w, d);
+    const char *table = r->route->table->name;
     struct column_buf *col = b->block->cols;
     clock_gettime(CLOCK_REALTIME, &now);
     key_text(r, r->route->targets[d].target, &key);
@@ -102,7 +103,7 @@ void reject_append(struct worker *w, size_t d, const struct reject *r)
     buf_put_i64(&(col++)->data, (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000);
     buf_put_u64(&(col++)->data, r->meta->lsn);
     buf_put_u32(&(col++)->data, r->meta->xid);
-    put_text(col++, r->route->table->name, strlen(r->route->table->name));
+    put_text(col++, table, strlen(table));
     put_text(col++, r->att->name, strlen(r->att->name));
     put_text(col++, key.data, key.len);
     put_text(col++, value.data, value.len);

@@ -40,7 +40,10 @@ struct reorder {
     struct datum *datums; /* scratch of planning */
     size_t datums_cap;
     atomic_ullong commit_lsn, read_lsn;
-    atomic_ulong committed, aborted, unknown_files;
+    atomic_ulong committed, aborted;
+    atomic_ulong unknown_files;          /* changes of files that no table has (notes B9) */
+    struct rel_file_locator unknown[16]; /* the first of those files, each named in the log once */
+    size_t nunknown;
     atomic_bool load_guard; /* load_xid still matters */
 };
 

@@ -13,8 +13,10 @@ struct slot {
 
 struct tables {
     struct tables_options options;
-    pthread_mutex_t lock; /* guards the table of slots, reasons and target pointers */
+    pthread_mutex_t lock; /* guards the table of slots, reasons, target pointers and old names */
     struct slot *slots;
+    char **old_names; /* workers may still read them */
+    size_t nold_names;
 };
 
 struct tables *tables_new(const struct tables_options *options)
@@ -40,6 +42,9 @@ void tables_free(struct tables *t)
         free(s->entry.reason);
         free(s);
     }
+    for (size_t i = 0; i < t->nold_names; i++)
+        free(t->old_names[i]);
+    free(t->old_names);
     pthread_mutex_destroy(&t->lock);
     free(t);
 }
@@ -73,6 +78,21 @@ const char *relation_refused(const struct rel_desc *d)
     return NULL;
 }
 
+static void entry_name(struct tables *t, struct table_entry *e, const struct rel_desc *desc)
+{
+    char *name = xasprintf("%s.%s", desc->schema, desc->name);
+    char *old = e->name;
+    if (old != NULL && strcmp(old, name) == 0) {
+        free(name);
+        return;
+    }
+    if (old != NULL) {
+        t->old_names = xrealloc(t->old_names, (t->nold_names + 1) * sizeof *t->old_names);
+        t->old_names[t->nold_names++] = old;
+    }
+    e->name = name;
+}
+
 static struct table_entry *entry_get(struct tables *t, const struct rel_desc *desc)
 {
     struct slot *s;
@@ -85,8 +105,7 @@ static struct table_entry *entry_get(struct tables *t, const struct rel_desc *de
         s->entry.rows = xcalloc(t->options.ndestinations, sizeof *s->entry.rows);
         HASH_ADD(hh, t->slots, oid, sizeof s->oid, s);
     }
-    free(s->entry.name);
-    s->entry.name = xasprintf("%s.%s", desc->schema, desc->name);
+    entry_name(t, &s->entry, desc);
     pthread_mutex_unlock(&t->lock);
     return &s->entry;
 }
@@ -139,9 +158,35 @@ static enum bad_value_policy policy_of(const struct config_target *ct)
     return BAD_VALUE_DEFAULT;
 }
 
-/* The target of one destination; *ret_reason (malloc'd) says why there is none. */
+/* What became of a table at its destinations. */
+struct added {
+    size_t made;
+    char *reason;    /* why the last one has no target */
+    bool lost;       /* a target that must be there is not */
+    bool unselected; /* a target is there, but the configuration no longer wants it */
+};
+
+static void added_reason(struct added *a, const char *reason)
+{
+    free(a->reason);
+    a->reason = xstrdup(reason);
+}
+
+static enum status not_selected(struct destination *d, const struct config_target *ct,
+                                const char *comment, enum tables_mode mode, struct added *added,
+                                struct error *err)
+{
+    bool ours = false;
+    added_reason(added, ct->reason == NULL ? "not selected" : ct->reason);
+    if (mode == TABLES_RESUME)
+        TRY(target_table_has(d, ct->database, ct->table, comment, &ours, err));
+    added->unselected = added->unselected || ours;
+    return OK;
+}
+
+/* The target of one destination. */
 static enum status add_target(struct tables *t, struct table_entry *e, const struct rel_desc *desc,
-                              size_t i, enum tables_mode mode, XLogRecPtr lsn, char **ret_reason,
+                              size_t i, enum tables_mode mode, XLogRecPtr lsn, struct added *added,
                               struct error *err)
 {
     const struct config_destination *cd = &t->options.config->destinations[i];
@@ -150,12 +195,10 @@ static enum status add_target(struct tables *t, struct table_entry *e, const str
     struct target *target = NULL;
     char comment[80];
     config_table_resolve(t->options.config, cd, desc->schema, desc->name, &ct);
-    if (!ct.replicate) {
-        *ret_reason = xstrdup(ct.reason == NULL ? "not selected" : ct.reason);
-        return OK;
-    }
     snprintf(comment, sizeof comment, "walshadow %llu/%u/%u",
              (unsigned long long)t->options.system_id, t->options.database_oid, desc->oid);
+    if (!ct.replicate)
+        return not_selected(d, &ct, comment, mode, added, err);
     struct target_override *overrides = xcalloc(ct.ncolumns, sizeof *overrides);
     for (size_t c = 0; c < ct.ncolumns; c++)
         overrides[c] = (struct target_override){ct.columns[c].attnum, ct.columns[c].target,
@@ -179,7 +222,8 @@ static enum status add_target(struct tables *t, struct table_entry *e, const str
             st = error_set(&why, ERR_CONFIG, "its target %s.%s belongs to %s", target->database,
                            target->table, owner.owner->name);
         } else {
-            st = target_table_ensure(d, target, &options, mode, t->options.history, lsn, &why);
+            st = target_table_ensure(d, target, &options, mode, t->options.history, lsn,
+                                     &added->lost, &why);
         }
     }
     free(overrides);
@@ -189,13 +233,28 @@ static enum status add_target(struct tables *t, struct table_entry *e, const str
             *err = why;
             return error_prefix(err, "table %s", e->name);
         }
-        *ret_reason = xstrdup(why.message);
+        added_reason(added, why.message);
         return OK;
     }
     pthread_mutex_lock(&t->lock);
     target_unref(e->targets[i]);
     e->targets[i] = target;
     pthread_mutex_unlock(&t->lock);
+    added->made++;
+    return OK;
+}
+
+/* Rows are lost from here on, or have been: the table never again looks whole. */
+static enum status stop_incomplete(struct tables *t, struct table_entry *e, XLogRecPtr lsn,
+                                   const struct added *added, struct error *err)
+{
+    if (added->lost)
+        return tables_stop(t, e->oid, lsn, added->reason, err);
+    if (added->made == 0 && added->unselected)
+        TRY(history_stop(t->options.history, e->oid, lsn,
+                         "it was not selected for a time: rows are missing. Remove the state "
+                         "directory and load again",
+                         err));
     return OK;
 }
 
@@ -203,7 +262,9 @@ enum status tables_add(struct tables *t, const struct rel_desc *desc, enum table
                        XLogRecPtr lsn, struct error *err)
 {
     char stopped[400];
-    if (desc->relkind == 't' || (desc->root_oid != 0 && desc->root_oid != desc->oid))
+    if (desc->relkind == 't' || desc->relpersistence == 't')
+        return OK; /* TOAST tables; temporary ones, which come and go unnoticed */
+    if (desc->root_oid != 0 && desc->root_oid != desc->oid)
         return OK; /* rows of a leaf go to its root's target */
     struct table_entry *e = entry_get(t, desc);
     const char *refused = relation_refused(desc);
@@ -211,24 +272,21 @@ enum status tables_add(struct tables *t, const struct rel_desc *desc, enum table
         skip(t, e, refused);
         return OK;
     }
-    size_t made = 0;
-    CLEANUP_FREE char *reason = NULL;
-    for (size_t i = 0; i < t->options.ndestinations; i++) {
-        free(reason);
-        reason = NULL;
-        TRY(add_target(t, e, desc, i, mode, lsn, &reason, err));
-        if (reason == NULL)
-            made++;
-    }
-    if (made == 0) {
-        skip(t, e, reason);
-        return OK;
-    }
-    if (history_stopped(t->options.history, desc->oid, stopped, sizeof stopped))
+    struct added added = {0};
+    enum status st = OK;
+    for (size_t i = 0; i < t->options.ndestinations && st == OK; i++)
+        st = add_target(t, e, desc, i, mode, lsn, &added, err);
+    bool was_stopped = history_stopped(t->options.history, desc->oid, stopped, sizeof stopped);
+    if (st == OK && !was_stopped)
+        st = stop_incomplete(t, e, lsn, &added, err);
+    if (st == OK && added.made == 0 && !added.lost)
+        skip(t, e, added.reason);
+    else if (st == OK && was_stopped)
         entry_set(t, e, TABLE_LIFE_STOPPED, stopped);
-    else
+    else if (st == OK && !added.lost)
         entry_set(t, e, TABLE_LIFE_STREAMING, NULL);
-    return OK;
+    free(added.reason);
+    return st;
 }
 
 void tables_drop(struct tables *t, Oid oid)

@@ -15,7 +15,7 @@ enum table_life {
 
 struct table_entry {
     Oid oid;
-    char *name;              /* schema.table */
+    _Atomic(char *) name;    /* schema.table; what was read stays valid as long as the registry */
     atomic_int life;         /* enum table_life */
     char *reason;            /* why stopped or skipped; under the registry's lock */
     struct target **targets; /* one per destination, NULL if not replicated there */
@@ -38,8 +38,9 @@ struct tables *tables_new(const struct tables_options *options);
 void tables_free(struct tables *t);
 
 enum tables_mode {
-    TABLES_KEEP,   /* a restart: targets of ours are there and stay */
-    TABLES_REPLACE /* a load begins: what an earlier one left is dropped first */
+    TABLES_KEEP,    /* new in the stream: made, or there already when it is read again */
+    TABLES_RESUME,  /* a restart: a target that is not there has lost rows, the table stops */
+    TABLES_REPLACE, /* a load begins: what an earlier one left is emptied or dropped first */
 };
 /* Makes the entry and the targets of a relation (leaves have none of their own). A relation that
  * cannot be replicated gets state skipped and a reason. Fails only if the destination does. */
@@ -61,7 +62,12 @@ const struct tables_options *tables_options_of(const struct tables *t);
 const char *relation_refused(const struct rel_desc *desc);
 
 /* Target tables at one destination: makes or checks the table, as it is due at lsn. ERR_CONFIG,
- * with nothing done, if the name belongs to something else. */
+ * with nothing done, if the name belongs to something else; *ret_lost (else untouched) is set to
+ * true where TABLES_RESUME did not find the target that must be there. */
 enum status target_table_ensure(struct destination *d, const struct target *target,
                                 const struct target_options *options, enum tables_mode mode,
-                                struct history *history, XLogRecPtr lsn, struct error *err) CHECKED;
+                                struct history *history, XLogRecPtr lsn, bool *ret_lost,
+                                struct error *err) CHECKED;
+/* True if the table is there and carries this comment. */
+enum status target_table_has(struct destination *d, const char *database, const char *table,
+                             const char *comment, bool *ret, struct error *err) CHECKED;

@@ -1,5 +1,6 @@
 /* The table behind a target: created, or checked before it is used. */
 #include "base/log.h"
+#include "native/type_name.h"
 #include "pipeline/tables.h"
 
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 struct found_table {
     bool exists;
     char engine[64], comment[100];
+    char sorting_key[1000], engine_full[1000]; /* cut: then they equal nothing */
     uint64_t rows;
 };
 
@@ -24,13 +26,15 @@ static enum status found_row(void *ctx, const char *const *fields, const size_t 
 {
     struct found_table *f = ctx;
     char number[24];
-    if (nfields != 3)
+    if (nfields != 5)
         return error_set(err, ERR_DATA, "system.tables gave %u columns", nfields);
     f->exists = true;
     copy_field(f->engine, sizeof f->engine, fields[0], lengths[0]);
     copy_field(f->comment, sizeof f->comment, fields[1], lengths[1]);
     copy_field(number, sizeof number, fields[2], lengths[2]);
     f->rows = strtoull(number, NULL, 10);
+    copy_field(f->sorting_key, sizeof f->sorting_key, fields[3], lengths[3]);
+    copy_field(f->engine_full, sizeof f->engine_full, fields[4], lengths[4]);
     return OK;
 }
 
@@ -40,7 +44,8 @@ static enum status look(struct destination *d, const char *database, const char 
     CLEANUP_BUF struct buf sql = {0};
     *ret = (struct found_table){0};
     buf_printf(&sql, "SELECT toString(engine), toString(comment), "
-                     "toString(ifNull(total_rows, 1)) FROM system.tables WHERE database = ");
+                     "toString(ifNull(total_rows, 1)), toString(sorting_key), "
+                     "toString(engine_full) FROM system.tables WHERE database = ");
     sql_quote_string(&sql, database);
     buf_printf(&sql, " AND name = ");
     sql_quote_string(&sql, table);
@@ -76,22 +81,40 @@ static enum status check_column(void *ctx, const char *const *fields, const size
 {
     struct column_check *c = ctx;
     const struct block_header *h = c->target->header;
-    if (nfields != 1 || fields[0] == NULL)
-        return error_set(err, ERR_DATA, "system.columns gave no name");
+    if (nfields != 2 || fields[0] == NULL || fields[1] == NULL)
+        return error_set(err, ERR_DATA, "system.columns gave no name or type");
+    CLEANUP_FREE char *type = xasprintf("%.*s", (int)lengths[1], fields[1]);
     c->seen++;
     for (unsigned i = 0; i < h->ncols; i++)
         if (strlen(h->cols[i].name) == lengths[0] &&
-            memcmp(h->cols[i].name, fields[0], lengths[0]) == 0)
+            memcmp(h->cols[i].name, fields[0], lengths[0]) == 0 &&
+            type_text_accepts(type, h->cols[i].type))
             c->matched++;
     return OK;
 }
 
-/* A table that is not ours is used only if it is empty and has our columns. */
-static enum status adopt(struct destination *d, const struct target *t,
-                         const struct found_table *found, struct error *err)
+static enum status columns_match(struct destination *d, const struct target *t, bool *ret,
+                                 struct error *err)
 {
     struct column_check check = {.target = t};
     CLEANUP_BUF struct buf sql = {0};
+    buf_printf(&sql, "SELECT toString(name), toString(type) FROM system.columns WHERE database = ");
+    sql_quote_string(&sql, t->database);
+    buf_printf(&sql, " AND table = ");
+    sql_quote_string(&sql, t->table);
+    TRY(destination_select(d, buf_cstr(&sql), check_column, &check, err));
+    *ret = check.matched == t->header->ncols && check.seen == t->header->ncols;
+    return OK;
+}
+
+/* A table that is not ours is used only if it is empty and has our columns. It gets our comment, so
+ * that the next start knows it. */
+static enum status adopt(struct destination *d, const struct target *t,
+                         const struct target_options *options, const struct found_table *found,
+                         struct error *err)
+{
+    CLEANUP_BUF struct buf sql = {0};
+    bool match;
     if (strstr(found->engine, "ReplacingMergeTree") == NULL)
         return error_set(err, ERR_CONFIG,
                          "target %s.%s exists with engine %s; walshadow needs ReplacingMergeTree: "
@@ -102,17 +125,17 @@ static enum status adopt(struct destination *d, const struct target *t,
                          "target %s.%s exists and is not walshadow's (no comment of this source): "
                          "drop, rename or empty it",
                          t->database, t->table);
-    buf_printf(&sql, "SELECT toString(name) FROM system.columns WHERE database = ");
-    sql_quote_string(&sql, t->database);
-    buf_printf(&sql, " AND table = ");
-    sql_quote_string(&sql, t->table);
-    TRY(destination_select(d, buf_cstr(&sql), check_column, &check, err));
-    if (check.matched != t->header->ncols || check.seen != t->header->ncols)
+    TRY(columns_match(d, t, &match, err));
+    if (!match)
         return error_set(err, ERR_CONFIG,
                          "target %s.%s exists with other columns than the source table needs: drop "
                          "or rename it",
                          t->database, t->table);
-    return OK;
+    buf_printf(&sql, "ALTER TABLE ");
+    full_name(&sql, t);
+    buf_printf(&sql, " MODIFY COMMENT ");
+    sql_quote_string(&sql, options->comment);
+    return destination_execute(d, buf_cstr(&sql), err);
 }
 
 static bool same_database(const char *comment, const char *ours)
@@ -128,6 +151,56 @@ static enum status drop(struct destination *d, const struct target *t, struct er
     buf_printf(&sql, "DROP TABLE ");
     full_name(&sql, t);
     buf_printf(&sql, " SYNC");
+    return destination_execute(d, buf_cstr(&sql), err);
+}
+
+static void put_without(const char *drop, const char *text, struct buf *out)
+{
+    for (; *text != '\0'; text++)
+        if (strchr(drop, *text) == NULL)
+            buf_put_u8(out, (uint8_t)*text);
+}
+
+/* It is as it would be made now: what decides which rows are versions of each other, and whether an
+ * INSERT is synced. */
+static bool is_made_alike(const struct found_table *found, const struct target *t,
+                          const struct target_options *options)
+{
+    CLEANUP_BUF struct buf key = {0};
+    CLEANUP_BUF struct buf want = {0};
+    CLEANUP_BUF struct buf engine = {0};
+    CLEANUP_BUF struct buf sql = {0};
+    const struct target_options plain = {0};
+    target_create_sql(t, &plain, &sql);
+    const char *order = strstr(buf_cstr(&sql), ") ORDER BY (");
+    if (order == NULL)
+        return false;
+    put_without("` ()", order + strlen(") ORDER BY ("), &want);
+    put_without("` ()", found->sorting_key, &key);
+    put_without("` ", found->engine_full, &engine);
+    bool synced = strstr(found->engine_full, "fsync_after_insert = 1") != NULL;
+    return strcmp(buf_cstr(&key), buf_cstr(&want)) == 0 &&
+           strstr(buf_cstr(&engine), t->soft_delete ? "_lsn)" : "_lsn,_is_deleted)") != NULL &&
+           synced == (options->chdb_fsync && options->fsync_each_insert);
+}
+
+/* What an earlier load left: emptied if it is still right (it may be a table that was found and
+ * adopted, with more to it than we would make), else made again. */
+static enum status replace(struct destination *d, const struct target *t,
+                           const struct target_options *options, const struct found_table *found,
+                           struct error *err)
+{
+    CLEANUP_BUF struct buf sql = {0};
+    bool match;
+    TRY(columns_match(d, t, &match, err));
+    if (!match || !is_made_alike(found, t, options)) {
+        log_info("msg=\"target of an earlier load dropped\" table=%s", LOG_Q(t->table));
+        TRY(drop(d, t, err));
+        return create(d, t, options, err);
+    }
+    log_info("msg=\"target of an earlier load emptied\" table=%s", LOG_Q(t->table));
+    buf_printf(&sql, "TRUNCATE TABLE ");
+    full_name(&sql, t);
     return destination_execute(d, buf_cstr(&sql), err);
 }
 
@@ -161,31 +234,53 @@ static Oid comment_oid(const char *comment)
     return slash == NULL ? InvalidOid : (Oid)strtoul(slash + 1, NULL, 10);
 }
 
+enum status target_table_has(struct destination *d, const char *database, const char *table,
+                             const char *comment, bool *ret, struct error *err)
+{
+    struct found_table found = {0};
+    if (!d->options.null)
+        TRY(look(d, database, table, &found, err));
+    *ret = found.exists && strcmp(found.comment, comment) == 0;
+    return OK;
+}
+
+/* It was made when the table came: without it rows are lost, and an empty one would look whole. */
+static enum status lost(const struct target *t, const char *how, bool *ret_lost, struct error *err)
+{
+    *ret_lost = true;
+    return error_set(
+        err, ERR_CONFIG,
+        "its target is missing: %s.%s %s (dropped or renamed by hand, or the table was "
+        "not selected before). Remove the state directory and load again",
+        t->database, t->table, how);
+}
+
 enum status target_table_ensure(struct destination *d, const struct target *target,
                                 const struct target_options *options, enum tables_mode mode,
-                                struct history *history, XLogRecPtr lsn, struct error *err)
+                                struct history *history, XLogRecPtr lsn, bool *ret_lost,
+                                struct error *err)
 {
     struct found_table found;
     if (d->options.null)
         return OK;
     TRY(look(d, target->database, target->table, &found, err));
     if (!found.exists)
-        return create(d, target, options, err);
-    if (strcmp(found.comment, options->comment) == 0) {
-        if (mode == TABLES_KEEP)
-            return OK;
-        log_info("msg=\"target of an earlier load dropped\" table=%s", LOG_Q(target->table));
-        TRY(drop(d, target, err));
-        return create(d, target, options, err);
-    }
+        return mode == TABLES_RESUME ? lost(target, "does not exist", ret_lost, err)
+                                     : create(d, target, options, err);
+    if (strcmp(found.comment, options->comment) == 0)
+        return mode == TABLES_REPLACE ? replace(d, target, options, &found, err) : OK;
     if (same_database(found.comment, options->comment)) {
         /* read again after a restart: the later owner of the name is there already (it never goes
          * back), and of ours nothing is left to be done but its drop */
         if (history_begins_after(history, comment_oid(found.comment), lsn))
             return error_set(err, ERR_CONFIG, "dropped since; its target %s.%s is another table's",
                              target->database, target->table);
+        if (mode == TABLES_RESUME)
+            return lost(target, "is another table's", ret_lost, err);
         TRY(move_aside(d, target, options->comment, lsn, err));
         return create(d, target, options, err);
     }
-    return adopt(d, target, &found, err);
+    if (mode == TABLES_RESUME)
+        return lost(target, "is not walshadow's", ret_lost, err);
+    return adopt(d, target, options, &found, err);
 }
