@@ -39,7 +39,7 @@ def test_load_under_writers(sources, daemons, major):
     first.stop()
     second.stop()
     differences = parity.assert_equal(pg, daemon)
-    assert len(differences) == 19
+    assert len(differences) == 18  # 14 of the workload, 4 of pgbench; leaves come through their root
     for table in daemon.status()["tables"]:
         assert table["state"] == "streaming", table
     done = daemon.verb("verify", "--json")
@@ -137,8 +137,8 @@ def test_other_databases(source, daemons):
     daemon.wait_state("streaming")
     source.sql("CREATE DATABASE copied TEMPLATE template0 STRATEGY wal_log")
     source.sql("CREATE DATABASE copied2 TEMPLATE template0 STRATEGY file_copy")
-    source.sql("CREATE TABLE t (id int); INSERT INTO t VALUES (1); TRUNCATE t; VACUUM FULL pg_class",
-               dbname="copied")
+    source.sql("CREATE TABLE t (id int); INSERT INTO t VALUES (1); TRUNCATE t", dbname="copied")
+    source.sql("VACUUM FULL pg_class", dbname="copied")
     source.sql("DROP DATABASE copied")
     source.sql("DROP DATABASE copied2")
     source.app("INSERT INTO t VALUES (5000, 'after')")
