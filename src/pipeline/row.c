@@ -181,7 +181,8 @@ static enum status append_value(struct worker *w, const struct route *route, str
     if (datum->state == DATUM_TOO_LARGE)
         return append_bad(w, route, b, c, datums, meta, "larger than memory.inline_value_max", err);
     char text[200];
-    snprintf(text, sizeof text, "column %s: a value stored out of line (TOAST) by another transaction",
+    snprintf(text, sizeof text,
+             "column %s: a value stored out of line (TOAST) by another transaction",
              route->desc->atts[at].name);
     return stop_table(w, route, b, meta, text, err);
 }
