@@ -38,6 +38,7 @@ struct ch_supervisor {
     pthread_cond_t changed;
     enum phase phase;
     pid_t pid;
+    bool interrupted;          /* nobody waits any more */
     unsigned starts, failures; /* failures: ends in a row without an answer */
     uint64_t since_ns;         /* of the phase */
     uint64_t until_ns;         /* BACKOFF: the next start */
@@ -262,9 +263,10 @@ enum status ch_supervisor_wait(struct ch_supervisor *s, unsigned attempts, struc
 {
     enum status status = OK;
     pthread_mutex_lock(&s->lock);
-    while (s->phase != PHASE_UP && s->phase != PHASE_STOPPING && s->failures < attempts)
+    while (s->phase != PHASE_UP && s->phase != PHASE_STOPPING && !s->interrupted &&
+           s->failures < attempts)
         pthread_cond_wait(&s->changed, &s->lock);
-    if (s->phase == PHASE_STOPPING) {
+    if (s->phase == PHASE_STOPPING || s->interrupted) {
         status = error_set(err, ERR_CANCELLED, "the engine is being stopped");
     } else if (s->phase != PHASE_UP) {
         status = s->last.kind;
@@ -273,6 +275,14 @@ enum status ch_supervisor_wait(struct ch_supervisor *s, unsigned attempts, struc
     }
     pthread_mutex_unlock(&s->lock);
     return status;
+}
+
+void ch_supervisor_interrupt(struct ch_supervisor *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->interrupted = true;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
 }
 
 void ch_supervisor_stop(struct ch_supervisor *s)

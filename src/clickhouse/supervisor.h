@@ -29,9 +29,13 @@ enum status ch_supervisor_start(const struct ch_supervisor_options *options,
 
 /* Waits until the engine answers a hello. Goes on as long as there is progress: no limit of its own
  * while the process lives. Fails (ERR_RETRY, with the engine's last words) once it has died
- * `attempts` times in a row without answering, and with ERR_CANCELLED after ch_supervisor_stop. */
+ * `attempts` times in a row without answering, and with ERR_CANCELLED after ch_supervisor_stop or
+ * ch_supervisor_interrupt. */
 enum status ch_supervisor_wait(struct ch_supervisor *s, unsigned attempts,
                                struct error *err) CHECKED;
+
+/* From another thread: ends ch_supervisor_wait, now and later. The engine runs on. */
+void ch_supervisor_interrupt(struct ch_supervisor *s);
 
 /* SIGTERM, then SIGKILL; joins the thread; frees. NULL is fine. Not while another thread waits. */
 void ch_supervisor_stop(struct ch_supervisor *s);

@@ -8,6 +8,7 @@
 #include "native/packet.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -34,6 +35,10 @@ static int engine_main(int argc, char **argv)
     }
     if (strcmp(how, "/slow") == 0)
         usleep(300000);
+    if (strcmp(how, "/silent") == 0) {
+        for (;;)
+            pause();
+    }
     if (strcmp(how, "/stubborn") == 0)
         signal(SIGTERM, SIG_IGN);
     if (strcmp(option(argc, argv, "--memory-max"), "1000000") != 0 ||
@@ -111,6 +116,33 @@ static void test_restart(void **state)
     ch_supervisor_stop(s);
 }
 
+static void *interrupt_main(void *arg)
+{
+    usleep(100000);
+    ch_supervisor_interrupt(arg);
+    return NULL;
+}
+
+/* A wait for an engine that never answers ends; one that runs is left alone. */
+static void test_interrupt(void **state)
+{
+    pthread_t thread;
+    (void)state;
+    struct ch_supervisor *s = start("/silent");
+    assert_int_equal(pthread_create(&thread, NULL, interrupt_main, s), 0);
+    assert_int_equal(ch_supervisor_wait(s, 1, &err), ERR_CANCELLED);
+    assert_int_equal(ch_supervisor_wait(s, 1, &err), ERR_CANCELLED); /* also later */
+    pthread_join(thread, NULL);
+    ch_supervisor_stop(s);
+    s = start("/steady");
+    assert_ok(ch_supervisor_wait(s, 1, &err));
+    ch_supervisor_interrupt(s);
+    usleep(50000);
+    assert_true(ch_supervisor_pid(s) > 0);
+    assert_int_equal(kill(ch_supervisor_pid(s), 0), 0);
+    ch_supervisor_stop(s);
+}
+
 static void test_dies(void **state)
 {
     (void)state;
@@ -152,7 +184,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_start_and_stop), cmocka_unit_test(test_restart),
         cmocka_unit_test(test_dies),           cmocka_unit_test(test_missing_program),
-        cmocka_unit_test(test_stubborn),
+        cmocka_unit_test(test_stubborn),       cmocka_unit_test(test_interrupt),
     };
     if (argc > 1 && strcmp(argv[1], "engine") == 0)
         return engine_main(argc, argv);
