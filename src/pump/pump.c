@@ -14,6 +14,8 @@
 #define BACKOFF_FIRST_MS 100u
 #define BACKOFF_MAX_MS 10000u
 #define IDLE_WAIT_NS 1000000000u
+#define SLOT_BUSY_NS                                                                               \
+    UINT64_C(60000000000) /* longer is not a connection of ours that was cut (A4) */
 #define KEEP_MAX ((size_t)64 << 20)
 
 struct pump {
@@ -100,6 +102,8 @@ static void publish(struct pump *p)
 static enum status window_end_check(struct pump *p, struct error *err)
 {
     if (p->last_end < atomic_load(&p->stop_at))
+        return OK;
+    if (p->options.window_may_end != NULL && !p->options.window_may_end(p->options.ctx))
         return OK;
     TRY(wal_filter_flush(p->filter, err));
     publish(p);
@@ -225,9 +229,28 @@ static enum status connect_once(struct pump *p, struct error *err)
     return OK;
 }
 
+/* object_in_use, for so long that another client must be meant to read this slot. */
+static enum status check_slot_busy(const struct pump *p, uint64_t *since_ns, struct error *err)
+{
+    char what[300];
+    if (strcmp(err->sqlstate, "55006") != 0) {
+        *since_ns = 0;
+        return OK;
+    }
+    if (*since_ns == 0)
+        *since_ns = clock_now_ns();
+    if (clock_now_ns() - *since_ns < SLOT_BUSY_NS)
+        return OK;
+    snprintf(what, sizeof what, "%.299s", err->message);
+    return error_set(err, ERR_CONFIG,
+                     "slot %s is in use by another client (%s): stop it, or set source.slot",
+                     p->options.slot, what);
+}
+
 static enum status connect_until_done(struct pump *p, struct error *err)
 {
     unsigned backoff = BACKOFF_FIRST_MS;
+    uint64_t busy_since_ns = 0;
     for (;;) {
         if (atomic_load(&p->stopping))
             return error_set(err, ERR_CANCELLED, "stopping");
@@ -237,6 +260,7 @@ static enum status connect_until_done(struct pump *p, struct error *err)
         set_repl(p, NULL);
         if (st != ERR_RETRY)
             return st;
+        TRY(check_slot_busy(p, &busy_since_ns, err));
         char text[300];
         snprintf(text, sizeof text, "source: %.220s, retry in %u ms", err->message, backoff);
         set_waiting(p, text);

@@ -1,7 +1,7 @@
 /* The pump: source → filter → archive, frames out, holds at boundaries. One thread.
  *
  * In window mode (the initial load) records go to a callback instead, and the pump ends by itself
- * at the first record end at or behind pump_stop_at. */
+ * at the first record end at or behind pump_stop_at where window_may_end agrees. */
 #pragma once
 #include "base/fatal.h"
 #include "pump/records.h"
@@ -30,12 +30,13 @@ struct pump_options {
     /* Window mode: feed is NULL. */
     enum status (*window_record)(void *ctx, const struct wal_record *record, struct error *err);
     void (*window_position)(void *ctx, XLogRecPtr lsn);
+    bool (*window_may_end)(void *ctx); /* asked behind pump_stop_at; NULL = yes */
 };
 
 struct pump;
 enum status pump_start(const struct pump_options *options, struct pump **ret,
                        struct error *err) CHECKED;
-/* Window mode: ends at the first record end ≥ lsn. pump_join returns that position. */
+/* Window mode: ends at the first record end ≥ lsn where it may. pump_join returns that position. */
 void pump_stop_at(struct pump *p, XLogRecPtr lsn);
 void pump_stop(struct pump *p); /* asks; pump_join waits */
 XLogRecPtr pump_join(struct pump *p);
