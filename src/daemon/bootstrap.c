@@ -8,24 +8,11 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "daemon/state.h"
-#include "daemon/window.h"
+#include "daemon/bootstrap.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-struct bootstrap {
-    struct daemon *d;
-    struct window_facts *facts;
-    struct pump *window;
-    struct rel_desc **seed;
-    size_t nseed;
-    struct source_sql *fates_sql; /* asked from several threads, under lock */
-    struct source_sql *flush_sql; /* of the load's release thread */
-    pthread_mutex_t fates_lock;
-    XLogRecPtr end; /* where the window ended */
-};
 
 static const struct catalog_filenode *catalog_file(const struct daemon *d,
                                                    struct rel_file_locator locator)
@@ -48,65 +35,6 @@ static bool is_catalog(void *ctx, struct rel_file_locator locator)
 {
     struct bootstrap *b = ctx;
     return catalog_filenodes_contains(b->d->filenodes, locator.db_oid, locator.rel_number);
-}
-
-static enum status sample_next_xid(void *ctx, TransactionId *ret, struct error *err)
-{
-    struct bootstrap *b = ctx;
-    struct sql_result *r = NULL;
-    uint64_t full = 0;
-    /* "epoch:xid" */
-    TRY(source_sql_exec(
-        b->d->sql,
-        "SELECT split_part(next_xid, ':', 1)::int8 << 32 | "
-        "split_part(next_xid, ':', 2)::int8 FROM pg_catalog.pg_control_checkpoint()",
-        0, NULL, &r, err));
-    enum status st = sql_result_u64(r, 0, 0, &full, err);
-    sql_result_free(r);
-    TRY(st);
-    b->d->manifest.load.next_xid = full;
-    window_facts_set_next_xid(b->facts, (TransactionId)full);
-    *ret = (TransactionId)full;
-    return OK;
-}
-
-static enum status sample_flush_lsn(void *ctx, XLogRecPtr *ret, struct error *err)
-{
-    struct bootstrap *b = ctx;
-    return source_sql_flush_lsn(b->flush_sql, ret, err);
-}
-
-static enum status fates_session(struct bootstrap *b, struct error *err)
-{
-    if (b->fates_sql != NULL && !source_sql_broken(b->fates_sql))
-        return OK;
-    source_sql_close(b->fates_sql);
-    b->fates_sql = NULL;
-    return source_sql_open(b->d->config->source.conninfo, APPLICATION_NAME, &b->fates_sql, err);
-}
-
-static enum status ask_fates(void *ctx, const TransactionId *xids, size_t n, uint8_t *ret,
-                             struct error *err)
-{
-    struct bootstrap *b = ctx;
-    enum source_xact_status *fates = xcalloc(n, sizeof *fates);
-    pthread_mutex_lock(&b->fates_lock);
-    enum status st = fates_session(b, err);
-    if (st == OK)
-        st = source_sql_xact_status(b->fates_sql, xids, n, fates, err);
-    pthread_mutex_unlock(&b->fates_lock);
-    for (size_t i = 0; i < n && st == OK; i++) {
-        if (fates[i] == SOURCE_XACT_UNKNOWN)
-            st = error_set(err, ERR_CONFIG,
-                           "the source no longer knows the fate of transaction %u: VACUUM the "
-                           "tables whose hint bits are not set and load again",
-                           xids[i]);
-        ret[i] = fates[i] == SOURCE_XACT_COMMITTED ? FATE_COMMITTED
-                 : fates[i] == SOURCE_XACT_ABORTED ? FATE_ABORTED
-                                                   : FATE_UNKNOWN;
-    }
-    free(fates);
-    return st;
 }
 
 static enum status submit(void *ctx, struct page_batch *batch, struct error *err)
@@ -157,6 +85,27 @@ static void window_position(void *ctx, XLogRecPtr lsn)
     load_window_position(load_window(b->d->load), lsn);
 }
 
+/* The shadow gets nothing from beyond the window until it has been asked for its catalog. */
+static bool window_may_end(void *ctx)
+{
+    struct bootstrap *b = ctx;
+    if (window_facts_shadow_ready(b->facts))
+        return true;
+    if (!b->told_waiting) {
+        TransactionId oldest = window_facts_oldest_running(b->facts);
+        log_info("msg=\"the load waits for the end of a transaction with more than 64 "
+                 "subtransactions: until then the shadow accepts no connections\" oldest_xid=%u",
+                 oldest);
+        daemon_set_waiting(b->d,
+                           "source: a transaction with more than 64 open subtransactions (the "
+                           "oldest that runs is %u): until its end the shadow accepts no "
+                           "connections",
+                           oldest);
+    }
+    b->told_waiting = true;
+    return false;
+}
+
 static enum status window_start(struct bootstrap *b, XLogRecPtr start_lsn, struct error *err)
 {
     struct daemon *d = b->d;
@@ -177,6 +126,7 @@ static enum status window_start(struct bootstrap *b, XLogRecPtr start_lsn, struc
         .ctx = b,
         .window_record = window_record,
         .window_position = window_position,
+        .window_may_end = window_may_end,
     };
     return pump_start(&options, &b->window, err);
 }
@@ -189,8 +139,12 @@ static bool is_loaded(struct daemon *d, const struct rel_desc *desc)
     if (desc->relkind != 'r' || desc->locator.rel_number == 0 || relation_refused(desc) != NULL ||
         e == NULL || atomic_load(&e->life) != TABLE_LIFE_STREAMING)
         return false;
-    config_table_resolve(d->config, &d->config->destinations[0], desc->schema, desc->name, &ct);
-    return ct.initial_load == LOAD_BASE_BACKUP;
+    for (size_t i = 0; i < d->config->ndestinations; i++) {
+        config_table_resolve(d->config, &d->config->destinations[i], desc->schema, desc->name, &ct);
+        if (e->targets[i] != NULL && ct.initial_load == LOAD_BASE_BACKUP)
+            return true;
+    }
+    return false;
 }
 
 /* The catalog in a snapshot taken after the backup's start (D6), its targets, what is loaded. */
@@ -365,9 +319,7 @@ static void bootstrap_free(struct bootstrap *b)
         pump_free(b->window);
     catalog_query_free(b->seed, b->nseed);
     window_facts_free(b->facts);
-    source_sql_close(b->fates_sql);
-    source_sql_close(b->flush_sql);
-    pthread_mutex_destroy(&b->fates_lock);
+    load_sql_fini(b);
     free(b);
 }
 
@@ -397,6 +349,7 @@ static enum status load_run(struct bootstrap *b, struct error *err)
         else
             pump_stop(b->window);
         b->end = pump_join(b->window);
+        daemon_set_waiting(d, "%s", "");
     }
     TRY(st);
     TRY(daemon_check(d, err));
@@ -428,11 +381,12 @@ static enum status manifest_begin_load(struct daemon *d, struct error *err)
 static enum status load_open(struct daemon *d, struct error *err)
 {
     struct bootstrap *b = xcalloc(1, sizeof *b);
-    b->d = d;
-    pthread_mutex_init(&b->fates_lock, NULL);
+    load_sql_init(b, d);
     b->facts = window_facts_new(d->source.major, d->source.database.oid);
+    pthread_mutex_lock(&d->lock);
     d->bootstrap = b;
-    TRY(source_sql_open(d->config->source.conninfo, APPLICATION_NAME, &b->flush_sql, err));
+    pthread_mutex_unlock(&d->lock);
+    TRY(load_sql_open(b, err));
     struct ack **acks = xcalloc(d->config->ndestinations, sizeof(struct ack *));
     for (size_t i = 0; i < d->config->ndestinations; i++)
         acks[i] = ack_new(0);
@@ -448,10 +402,10 @@ static enum status load_open(struct daemon *d, struct error *err)
         .ctx = b,
         .is_catalog = is_catalog,
         .run_backup = run_backup,
-        .sample_next_xid = sample_next_xid,
+        .sample_next_xid = load_sql_next_xid,
         .started = started,
-        .sample_flush_lsn = sample_flush_lsn,
-        .ask_fates = ask_fates,
+        .sample_flush_lsn = load_sql_flush_lsn,
+        .ask_fates = load_sql_fates,
         .submit = submit,
         .table_stopped = table_stopped,
     };

@@ -87,7 +87,7 @@ static enum status resume(struct daemon *d, struct error *err)
     TRY(daemon_engines_start(d, err));
     TRY(daemon_shadow_start(d, err));
     TRY(daemon_pipeline_open(d, ack, err));
-    return pipeline_add_tables(d->pipeline, ack, TABLES_KEEP, err);
+    return pipeline_add_tables(d->pipeline, ack, TABLES_RESUME, err);
 }
 
 /* Everything from the start to streaming. */
@@ -107,6 +107,8 @@ static enum status sequence(struct daemon *d, struct error *err)
         return OK;
     }
     TRY(needs_load ? daemon_bootstrap(d, err) : resume(d, err));
+    if (needs_load)
+        TRY(daemon_load_save(d, err));
     pthread_mutex_lock(&d->lock);
     d->floor = d->manifest.floor;
     pthread_mutex_unlock(&d->lock);
@@ -138,8 +140,15 @@ static void interrupt_all(struct daemon *d, bool keep_pipeline)
         source_repl_wake(d->backup_repl);
     if (d->sql != NULL)
         source_sql_interrupt(d->sql);
+    if (d->status_sql != NULL)
+        source_sql_interrupt(d->status_sql);
     if (d->load != NULL && !keep_pipeline)
         load_cancel(d->load);
+    if (!keep_pipeline) /* else the drain may have to ask for fates */
+        daemon_load_interrupt(d);
+    for (size_t i = 0; d->supervisors != NULL && i < d->config->ndestinations; i++)
+        if (d->supervisors[i] != NULL)
+            ch_supervisor_interrupt(d->supervisors[i]);
     for (size_t i = 0; d->load_acks != NULL && !keep_pipeline && i < d->config->ndestinations; i++)
         ack_cancel(d->load_acks[i]);
     if (d->walsender != NULL)

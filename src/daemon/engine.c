@@ -40,6 +40,7 @@ static enum status engine_start(struct daemon *d, size_t i, struct error *err)
     pthread_mutex_lock(&d->lock);
     d->supervisors[i] = s;
     pthread_mutex_unlock(&d->lock);
+    TRY(daemon_check(d, err)); /* a stop that came before it was known did not wake it */
     daemon_set_waiting(d, "destination %s: the engine starts", cd->name);
     TRY(ch_supervisor_wait(s, ENGINE_ATTEMPTS, err));
     daemon_set_waiting(d, "%s", "");
@@ -49,8 +50,10 @@ static enum status engine_start(struct daemon *d, size_t i, struct error *err)
 enum status daemon_engines_start(struct daemon *d, struct error *err)
 {
     size_t n = d->config->ndestinations;
-    d->supervisors = xcalloc(n, sizeof(struct ch_supervisor *));
     d->endpoints = xcalloc(n, sizeof *d->endpoints);
+    pthread_mutex_lock(&d->lock);
+    d->supervisors = xcalloc(n, sizeof(struct ch_supervisor *));
+    pthread_mutex_unlock(&d->lock);
     for (size_t i = 0; i < n; i++) {
         const struct config_destination *cd = &d->config->destinations[i];
         struct ch_endpoint *ep = &d->endpoints[i].ch;

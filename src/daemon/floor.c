@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #define REPLY_MAX_MS 10000
+#define LOAD_ROWS_NS UINT64_C(2000000000) /* status replies must go on */
+#define LOAD_ROWS_STEP_NS UINT64_C(100000000)
 
 /* Power loss on chdb (clickhouse-notes 4): what is acknowledged is on disk before the floor says
  * so. */
@@ -85,6 +87,27 @@ enum status daemon_floor_save(struct daemon *d, struct error *err)
     return OK;
 }
 
+enum status daemon_load_save(struct daemon *d, struct error *err)
+{
+    TRY(sync_engines(d, err));
+    TRY(daemon_load_step(d, err));
+    return manifest_save(&d->manifest, d->paths.manifest, err);
+}
+
+/* The last rows of the load have just been decided: once they are durable, it is complete, and a
+ * kill from then on loads nothing again. Where the destination is slow an interval sees to it. */
+static enum status load_decided(struct daemon *d, struct error *err)
+{
+    struct error quiet;
+    uint64_t until = clock_now_ns() + LOAD_ROWS_NS;
+    for (size_t i = 0; i < d->config->ndestinations; i++)
+        while (ack_wait_all_until(d->load_acks[i], clock_now_ns() + LOAD_ROWS_STEP_NS, &quiet) ==
+                   ERR_RETRY &&
+               !atomic_load(&d->stopping) && clock_now_ns() < until)
+            ;
+    return daemon_floor_save(d, err);
+}
+
 /* Segments the shadow can still ask for stay: from its last restartpoint on, and retention_bytes.
  */
 static enum status trim_archive(struct daemon *d, struct error *err)
@@ -104,20 +127,31 @@ static enum status trim_archive(struct daemon *d, struct error *err)
     return wal_archive_trim(d->archive, cut, err);
 }
 
-static enum status check_not_synchronous(struct daemon *d, struct source_sql **sql,
-                                         struct error *err)
+/* The status thread's session; what was there is closed. */
+static void set_session(struct daemon *d, struct source_sql *sql)
+{
+    pthread_mutex_lock(&d->lock);
+    struct source_sql *old = d->status_sql;
+    d->status_sql = sql;
+    if (sql != NULL && atomic_load(&d->stopping))
+        source_sql_interrupt(sql);
+    pthread_mutex_unlock(&d->lock);
+    source_sql_close(old);
+}
+
+static enum status check_not_synchronous(struct daemon *d, struct error *err)
 {
     int pid = pump_backend_pid(d->pump), priority = 0;
     struct error quiet;
     if (pid == 0)
         return OK;
-    if (*sql == NULL || source_sql_broken(*sql)) {
-        source_sql_close(*sql);
-        *sql = NULL;
-        if (source_sql_open(d->config->source.conninfo, APPLICATION_NAME, sql, &quiet) != OK)
+    if (d->status_sql == NULL || source_sql_broken(d->status_sql)) {
+        struct source_sql *sql = NULL;
+        if (source_sql_open(d->config->source.conninfo, APPLICATION_NAME, &sql, &quiet) != OK)
             return OK; /* the pump tells about an unreachable source */
+        set_session(d, sql);
     }
-    if (source_sql_sync_priority(*sql, pid, &priority, &quiet) != OK || priority <= 0)
+    if (source_sql_sync_priority(d->status_sql, pid, &priority, &quiet) != OK || priority <= 0)
         return OK;
     return error_set(err, ERR_CONFIG,
                      "the source counts walshadow as a synchronous standby (sync_priority %d): its "
@@ -163,7 +197,7 @@ static void update_metrics(struct daemon *d)
     }
 }
 
-static enum status interval(struct daemon *d, struct source_sql **sql, struct error *err)
+static enum status interval(struct daemon *d, struct error *err)
 {
     struct error quiet;
     if (shadow_cluster_state(d->cluster) == SHADOW_FAILED) /* a hold would wait for ever */
@@ -173,7 +207,7 @@ static enum status interval(struct daemon *d, struct source_sql **sql, struct er
         log_debug("msg=\"status reply not sent\" error=%s", LOG_Q(quiet.message));
     if (trim_archive(d, &quiet) != OK)
         log_warn("msg=\"archive not trimmed\" error=%s", LOG_Q(quiet.message));
-    TRY(check_not_synchronous(d, sql, err));
+    TRY(check_not_synchronous(d, err));
     update_metrics(d);
     log_info("msg=status received=" LSN_FMT " commit=" LSN_FMT " ack=" LSN_FMT " floor=" LSN_FMT
              " shadow=" LSN_FMT " open_xacts=%zu",
@@ -185,17 +219,19 @@ static enum status interval(struct daemon *d, struct source_sql **sql, struct er
     return OK;
 }
 
-/* Sleeps to the next interval; false on a stop. */
-static bool wait_interval(struct daemon *d, int64_t ms)
+/* Sleeps to the next interval, or until the load is decided; false on a stop. */
+static bool wait_interval(struct daemon *d, int64_t ms, bool *ret_load_decided)
 {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += ms / 1000 + (until.tv_nsec + (ms % 1000) * 1000000) / 1000000000;
     until.tv_nsec = (until.tv_nsec + (ms % 1000) * 1000000) % 1000000000;
     pthread_mutex_lock(&d->status_lock);
-    while (!atomic_load(&d->stopping) &&
+    while (!atomic_load(&d->stopping) && !d->load_decided &&
            pthread_cond_timedwait(&d->status_wake, &d->status_lock, &until) == 0)
         ;
+    *ret_load_decided = d->load_decided;
+    d->load_decided = false;
     pthread_mutex_unlock(&d->status_lock);
     return !atomic_load(&d->stopping);
 }
@@ -203,13 +239,16 @@ static bool wait_interval(struct daemon *d, int64_t ms)
 void *daemon_status_main(void *arg)
 {
     struct daemon *d = arg;
-    struct source_sql *sql = NULL;
     int64_t ms = MIN(d->config->ops.status_interval_ms, (int64_t)REPLY_MAX_MS);
+    bool decided;
     struct error err;
     pthread_setname_np(pthread_self(), "status");
-    while (wait_interval(d, ms))
-        if (!fatal_is_set(&d->fatal) && interval(d, &sql, &err) != OK)
+    while (wait_interval(d, ms, &decided)) {
+        if (fatal_is_set(&d->fatal))
+            continue;
+        if ((decided ? load_decided(d, &err) : interval(d, &err)) != OK)
             fatal_raise(&d->fatal, &err);
-    source_sql_close(sql);
+    }
+    set_session(d, NULL);
     return NULL;
 }

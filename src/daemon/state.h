@@ -70,6 +70,7 @@ struct daemon {
     struct source_repl *backup_repl; /* interrupted at a stop */
     XLogRecPtr floor;
     uint64_t load_started_ns;
+    struct source_sql *status_sql; /* of the status thread; interrupted from others under lock */
     XLogRecPtr load_time_end; /* status thread: transactions of the load's time ended before it */
 
     struct control_server *control;
@@ -78,6 +79,8 @@ struct daemon {
     bool sequence_started, status_started;
     pthread_mutex_t status_lock; /* with status_wake: the status thread's sleep */
     pthread_cond_t status_wake;
+    bool load_decided; /* under status_lock: no row of the load waits for a transaction any more */
+    bool told_decided; /* of the reorder thread */
 };
 
 /* prepare.c: before any thread */
@@ -101,6 +104,7 @@ void daemon_shadow_stop(struct daemon *d);
 enum status daemon_bootstrap(struct daemon *d, struct error *err) CHECKED;
 enum status daemon_load_step(struct daemon *d, struct error *err) CHECKED; /* status thread */
 void daemon_load_free(struct daemon *d);
+void daemon_load_interrupt(struct daemon *d); /* load_sql.c; under the daemon's lock */
 bool daemon_is_statistics(void *ctx, struct rel_file_locator locator);
 
 /* stream.c */
@@ -111,6 +115,8 @@ enum status daemon_stream_start(struct daemon *d, struct error *err) CHECKED;
 /* floor.c */
 void *daemon_status_main(void *arg);
 enum status daemon_floor_save(struct daemon *d, struct error *err) CHECKED;
+/* The end of the load's part that runs before the stream: complete or not, in the manifest. */
+enum status daemon_load_save(struct daemon *d, struct error *err) CHECKED;
 
 /* report.c, serve.c */
 void daemon_report_fill(void *ctx, struct status_report *ret);

@@ -75,16 +75,32 @@ static enum status hold(void *ctx, XLogRecPtr commit_end, const Oid *oids, size_
     return boundary_hold(&d->boundary, commit_end, oids, n, all, err);
 }
 
+/* On the reorder thread: the status thread completes the load. */
+static void tell_decided(struct daemon *d)
+{
+    if (d->told_decided || load_undecided_count(d->load) > 0)
+        return;
+    d->told_decided = true;
+    pthread_mutex_lock(&d->status_lock);
+    d->load_decided = true;
+    pthread_cond_broadcast(&d->status_wake);
+    pthread_mutex_unlock(&d->status_lock);
+}
+
 static enum status load_fate_hook(void *ctx, TransactionId xid, bool committed, struct error *err)
 {
     struct daemon *d = ctx;
-    return load_fate(d->load, xid, committed, err);
+    TRY(load_fate(d->load, xid, committed, err));
+    tell_decided(d);
+    return OK;
 }
 
 static enum status load_running_hook(void *ctx, TransactionId oldest, struct error *err)
 {
     struct daemon *d = ctx;
-    return load_running_xacts(d->load, oldest, err);
+    TRY(load_running_xacts(d->load, oldest, err));
+    tell_decided(d);
+    return OK;
 }
 
 static enum status load_barrier_hook(void *ctx, struct error *err)

@@ -1,5 +1,6 @@
 #include "daemon/window.h"
 #include "pg/change.h"
+#include "pg/standby_record.h"
 #include "pg/storage_record.h"
 #include "pg/xact_record.h"
 
@@ -30,6 +31,8 @@ struct window_facts {
     struct new_file *files;
     _Atomic TransactionId next_xid;
     struct relation_facts *relations;
+    bool shadow_ready;
+    TransactionId missing_up_to, oldest_running;
     struct truncate_of *truncates; /* seen, whatever became of them */
     size_t ntruncates, cap;
 };
@@ -156,6 +159,25 @@ static enum status note_file(struct window_facts *f, const struct wal_record *re
     return OK;
 }
 
+/* How a standby finds its first snapshot, as ProcArrayApplyRecoveryInfo of
+ * storage/ipc/procarray.c does (the same in 15 to 18). */
+static enum status note_running(struct window_facts *f, const struct wal_record *record,
+                                struct error *err)
+{
+    struct running_xacts running;
+    if (standby_record_op(record) != XLOG_RUNNING_XACTS)
+        return OK;
+    TRY(running_xacts_parse(record, &running, err));
+    f->oldest_running = running.oldest_running_xid;
+    if (!running.subxid_overflow)
+        f->shadow_ready = true;
+    else if (f->missing_up_to == InvalidTransactionId) /* the first: it tells of none later */
+        f->missing_up_to = running.next_xid - 1;
+    else if (xid_precedes(f->missing_up_to, running.oldest_running_xid))
+        f->shadow_ready = true;
+    return OK;
+}
+
 enum status window_facts_record(struct window_facts *f, const struct wal_record *record,
                                 struct error *err)
 {
@@ -166,12 +188,24 @@ enum status window_facts_record(struct window_facts *f, const struct wal_record 
         return OK;
     if (record->rmid == RM_SMGR_ID)
         return note_file(f, record, err);
+    if (record->rmid == RM_STANDBY_ID)
+        return note_running(f, record, err);
     if (record->rmid != RM_XACT_ID)
         return OK;
     TRY(xact_record_parse(record, f->major, &x, err));
     if (x.kind == XACT_COMMIT || x.kind == XACT_COMMIT_PREPARED)
         note_commit(f, &x);
     return OK;
+}
+
+bool window_facts_shadow_ready(const struct window_facts *f)
+{
+    return f->shadow_ready;
+}
+
+TransactionId window_facts_oldest_running(const struct window_facts *f)
+{
+    return f->oldest_running;
 }
 
 bool window_facts_file_is_new(const struct window_facts *f, struct rel_file_locator locator)

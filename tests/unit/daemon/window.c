@@ -153,6 +153,49 @@ static void test_other_records(void **state)
     window_facts_free(f);
 }
 
+static void running(struct window_facts *f, XLogRecPtr lsn, bool overflow, TransactionId oldest,
+                    TransactionId next)
+{
+    struct error err = {0};
+    CLEANUP_BUF struct buf main = {0};
+    buf_put_u32(&main, 1); /* one transaction, itself the oldest */
+    buf_put_u32(&main, 0);
+    buf_put_u32(&main, overflow);
+    buf_put_u32(&main, next);
+    buf_put_u32(&main, oldest);
+    buf_put_u32(&main, next - 1);
+    buf_put_u32(&main, oldest);
+    struct wal_record r = record_of(RM_STANDBY_ID, 0x10, 0, lsn, &main);
+    assert_ok(window_facts_record(f, &r, &err));
+}
+
+/* When a standby that starts at 500 would accept connections. */
+static void test_shadow_ready(void **state)
+{
+    struct window_facts *f = facts();
+    (void)state;
+    window_facts_set_start(f, 500);
+    running(f, 400, false, 700, 710); /* before it starts */
+    assert_false(window_facts_shadow_ready(f));
+    running(f, 500, true, 700, 810);
+    assert_false(window_facts_shadow_ready(f));
+    assert_int_equal(window_facts_oldest_running(f), 700);
+    running(f, 600, true, 700, 820);
+    running(f, 700, true, 809, 830); /* 809 itself may have been left out */
+    assert_false(window_facts_shadow_ready(f));
+    running(f, 800, true, 810, 840); /* another such transaction, but none that was left out */
+    assert_true(window_facts_shadow_ready(f));
+    window_facts_free(f);
+
+    f = facts();
+    running(f, 500, true, 700, 810);
+    running(f, 600, false, 750, 820);
+    assert_true(window_facts_shadow_ready(f));
+    running(f, 700, true, 750, 900); /* once ready it stays so */
+    assert_true(window_facts_shadow_ready(f));
+    window_facts_free(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -162,6 +205,7 @@ int main(void)
         cmocka_unit_test(test_rewrite),
         cmocka_unit_test(test_old_transactions),
         cmocka_unit_test(test_other_records),
+        cmocka_unit_test(test_shadow_ready),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
