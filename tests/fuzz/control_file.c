@@ -4,6 +4,8 @@
 #include <string.h>
 
 /* As it is, and with the CRC made right, so that the fields are reached. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct error err;

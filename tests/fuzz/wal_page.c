@@ -7,6 +7,8 @@ static enum status ignore(void *ctx, const struct wal_record *r, struct error *e
 }
 
 /* A stream of pages; the first byte chooses the major and whether zeros end it. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct error err;

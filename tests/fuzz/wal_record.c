@@ -1,6 +1,8 @@
 #include "pg/wal_parse.h"
 #include "wal/classify.h"
 
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct error err;

@@ -2,6 +2,8 @@
 #include "pg/xact_record.h"
 
 /* First byte: xl_info; the rest: main data. Every list is walked to its end. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct error err;
