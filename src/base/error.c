@@ -8,6 +8,8 @@
 #include <string.h>
 
 static enum status fill(struct error *err, enum status kind, int sys_errno, uint64_t lsn,
+                        const char *fmt, va_list args) PRINTF(5, 0);
+static enum status fill(struct error *err, enum status kind, int sys_errno, uint64_t lsn,
                         const char *fmt, va_list args)
 {
     if (err == NULL)
