@@ -144,6 +144,17 @@ static enum status check_list(const struct config *c, const struct string_list *
 
 static enum status check_destinations(const struct config *c, struct error *err)
 {
+    const char *chdb = NULL;
+    for (size_t i = 0; i < c->ndestinations; i++) {
+        if (c->destinations[i].kind != DESTINATION_CHDB)
+            continue;
+        if (chdb != NULL)
+            return error_set(err, ERR_CONFIG,
+                             "destination.%s.url: a daemon has one embedded engine, and "
+                             "destination.%s is it: only one of them can be chdb:",
+                             c->destinations[i].name, chdb);
+        chdb = c->destinations[i].name;
+    }
     if (c->ndestinations > 1)
         return error_set(err, ERR_CONFIG,
                          "more than one destination (%s, %s) is not supported by this version",

@@ -254,11 +254,11 @@ enum status destination_finish(struct config *c, struct config_destination *d, s
     } else if (strcmp(d->url, "null:") == 0) {
         d->kind = DESTINATION_NULL;
     } else {
-        return error_set(
-            err, ERR_CONFIG,
-            "destination.%s.url: must be chdb:[PATH], clickhouse://user:password@host:9000/"
-            "database or null:",
-            d->name);
+        return error_set(err, ERR_CONFIG,
+                         "destination.%s.url: %.*s is not supported: must be chdb:[PATH], "
+                         "clickhouse://user:password@host:9000/database or null:",
+                         d->name, (int)MIN(strcspn(d->url, ":/@"), 20u),
+                         d->url); /* no password in it */
     }
     TRY(check_kind_keys(d, err));
     bool server = d->kind == DESTINATION_CLICKHOUSE;
