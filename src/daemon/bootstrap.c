@@ -128,7 +128,25 @@ static enum status window_start(struct bootstrap *b, XLogRecPtr start_lsn, struc
         .window_position = window_position,
         .window_may_end = window_may_end,
     };
-    return pump_start(&options, &b->window, err);
+    struct pump *window = NULL;
+    TRY(pump_start(&options, &window, err));
+    pthread_mutex_lock(&d->lock);
+    b->window = window;
+    if (b->interrupted) /* the stop came before it was known */
+        pump_stop(window);
+    pthread_mutex_unlock(&d->lock);
+    return OK;
+}
+
+void daemon_load_interrupt(struct daemon *d)
+{
+    struct bootstrap *b = d->bootstrap;
+    if (b == NULL)
+        return;
+    b->interrupted = true;
+    load_sql_interrupt(b);
+    if (b->window != NULL) /* it may wait for a transaction of the source */
+        pump_stop(b->window);
 }
 
 static bool is_loaded(struct daemon *d, const struct rel_desc *desc)

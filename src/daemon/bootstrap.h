@@ -6,14 +6,14 @@
 struct bootstrap {
     struct daemon *d;
     struct window_facts *facts;
-    struct pump *window;
-    bool told_waiting; /* window's thread: that the window cannot end yet */
+    struct pump *window; /* set under the daemon's lock */
+    bool told_waiting;   /* window's thread: that the window cannot end yet */
     struct rel_desc **seed;
     size_t nseed;
     /* The sessions are set, replaced and interrupted under the daemon's lock. */
     struct source_sql *fates_sql; /* asked from several threads, under fates_lock */
     struct source_sql *flush_sql; /* of the load's release thread */
-    bool interrupted;
+    bool interrupted;             /* under the daemon's lock */
     pthread_mutex_t fates_lock;
     XLogRecPtr end; /* where the window ended */
 };
@@ -21,6 +21,7 @@ struct bootstrap {
 /* load_sql.c: what the load asks the source, as callbacks of load_options; ctx is the bootstrap. */
 void load_sql_init(struct bootstrap *b, struct daemon *d);
 void load_sql_fini(struct bootstrap *b);
+void load_sql_interrupt(struct bootstrap *b); /* under the daemon's lock */
 enum status load_sql_open(struct bootstrap *b, struct error *err) CHECKED;
 enum status load_sql_next_xid(void *ctx, TransactionId *ret, struct error *err) CHECKED;
 enum status load_sql_flush_lsn(void *ctx, XLogRecPtr *ret, struct error *err) CHECKED;

@@ -36,12 +36,8 @@ enum status load_sql_open(struct bootstrap *b, struct error *err)
     return session_open(b, &b->flush_sql, err);
 }
 
-void daemon_load_interrupt(struct daemon *d)
+void load_sql_interrupt(struct bootstrap *b)
 {
-    struct bootstrap *b = d->bootstrap;
-    if (b == NULL)
-        return;
-    b->interrupted = true;
     if (b->fates_sql != NULL)
         source_sql_interrupt(b->fates_sql);
     if (b->flush_sql != NULL)

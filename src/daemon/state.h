@@ -104,7 +104,7 @@ void daemon_shadow_stop(struct daemon *d);
 enum status daemon_bootstrap(struct daemon *d, struct error *err) CHECKED;
 enum status daemon_load_step(struct daemon *d, struct error *err) CHECKED; /* status thread */
 void daemon_load_free(struct daemon *d);
-void daemon_load_interrupt(struct daemon *d); /* load_sql.c; under the daemon's lock */
+void daemon_load_interrupt(struct daemon *d); /* under the daemon's lock */
 bool daemon_is_statistics(void *ctx, struct rel_file_locator locator);
 
 /* stream.c */

@@ -166,8 +166,11 @@ struct added {
     bool unselected; /* a target is there, but the configuration no longer wants it */
 };
 
-static void added_reason(struct added *a, const char *reason)
+static void added_reason(struct added *a, bool lost, const char *reason)
 {
+    if (a->lost && !lost) /* what is lost is said first */
+        return;
+    a->lost = lost;
     free(a->reason);
     a->reason = xstrdup(reason);
 }
@@ -177,7 +180,7 @@ static enum status not_selected(struct destination *d, const struct config_targe
                                 struct error *err)
 {
     bool ours = false;
-    added_reason(added, ct->reason == NULL ? "not selected" : ct->reason);
+    added_reason(added, false, ct->reason == NULL ? "not selected" : ct->reason);
     if (mode == TABLES_RESUME)
         TRY(target_table_has(d, ct->database, ct->table, comment, &ours, err));
     added->unselected = added->unselected || ours;
@@ -193,6 +196,7 @@ static enum status add_target(struct tables *t, struct table_entry *e, const str
     struct destination *d = t->options.destinations[i];
     struct config_target ct;
     struct target *target = NULL;
+    bool lost = false;
     char comment[80];
     config_table_resolve(t->options.config, cd, desc->schema, desc->name, &ct);
     snprintf(comment, sizeof comment, "walshadow %llu/%u/%u",
@@ -222,8 +226,8 @@ static enum status add_target(struct tables *t, struct table_entry *e, const str
             st = error_set(&why, ERR_CONFIG, "its target %s.%s belongs to %s", target->database,
                            target->table, owner.owner->name);
         } else {
-            st = target_table_ensure(d, target, &options, mode, t->options.history, lsn,
-                                     &added->lost, &why);
+            st = target_table_ensure(d, target, &options, mode, t->options.history, lsn, &lost,
+                                     &why);
         }
     }
     free(overrides);
@@ -233,7 +237,7 @@ static enum status add_target(struct tables *t, struct table_entry *e, const str
             *err = why;
             return error_prefix(err, "table %s", e->name);
         }
-        added_reason(added, why.message);
+        added_reason(added, lost, why.message);
         return OK;
     }
     pthread_mutex_lock(&t->lock);

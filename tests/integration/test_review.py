@@ -168,6 +168,12 @@ def test_many_subtransactions_across_the_load(source, daemons):
         lambda s: s["waiting_on"] and "64 open subtransactions" in s["waiting_on"], what="waits")
     source.app("INSERT INTO t VALUES (5000, 'meanwhile'); CREATE TABLE later (id int PRIMARY KEY)")
     assert daemon.status()["state"] == "bootstrapping"
+    begin = time.monotonic()
+    daemon.stop()  # not only when the transaction ends
+    assert time.monotonic() - begin < 20
+    daemon.start()
+    daemon.wait_status(
+        lambda s: s["waiting_on"] and "64 open subtransactions" in s["waiting_on"], what="waits")
     session.commit()
     daemon.wait_state("streaming")
     parity.assert_equal(source, daemon)
@@ -198,3 +204,19 @@ def test_slot_taken_by_another_client(source, daemons):
     finally:
         stop(holder, signal.SIGTERM, 10)
     assert "slot walshadow_app is in use by another client" in daemon.log_text()
+
+
+def test_stop_while_the_engine_starts(source, daemons):
+    """An engine that never answers does not hold a stop."""
+    source.app("CREATE TABLE t (id int PRIMARY KEY)")
+    daemon = daemons(source)
+    engine = os.path.join(daemon.base, "engine")
+    with open(engine, "w") as f:
+        f.write("#!/bin/sh\nexec sleep 1000\n")
+    os.chmod(engine, 0o755)
+    daemon.config["destination"]["default"]["engine_bin"] = engine
+    daemon.start()
+    daemon.wait_status(lambda s: s["waiting_on"] and "engine" in s["waiting_on"], what="engine")
+    begin = time.monotonic()
+    daemon.stop()
+    assert time.monotonic() - begin < 20
