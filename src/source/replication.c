@@ -367,7 +367,13 @@ static enum status end_of_stream(struct source_repl *r, struct source_chunk *ret
                 lsn_parse(PQgetvalue(result, 0, 1), &ret->next_timeline_lsn))
                 ret->next_timeline = (uint32_t)timeline;
         } else if (status != PGRES_COMMAND_OK) {
+            /* whatever a server says that goes down in the middle of it: nothing is wrong with the
+             * bytes, and the position is kept */
             st = source_error_result(err, r->conn, result, "the source ended the stream");
+            if (st == ERR_DATA && err != NULL)
+                err->kind = ERR_RETRY;
+            if (st == ERR_DATA)
+                st = ERR_RETRY;
         }
         PQclear(result);
         if (st != OK)

@@ -252,7 +252,8 @@ static void test_server_stops(void **state)
     }
     if (st == OK)
         st = source_repl_receive(r, in_ms(1000), &chunk, &err);
-    assert_int_equal(st, ERR_RETRY);
+    if (st != ERR_RETRY)
+        fail_msg("status %d: %s", (int)st, err.message);
     source_repl_close(r);
     struct source_sql *s = NULL;
     assert_int_equal(source_sql_open(server.conninfo, "x", &s, &err), ERR_RETRY);
