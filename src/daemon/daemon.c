@@ -324,7 +324,9 @@ static void signals_default(int signals)
 
 static int stop(struct daemon *d)
 {
+    pthread_mutex_lock(&d->lock); /* the sequence may just be making it */
     bool streaming = d->pump != NULL && !fatal_is_set(&d->fatal);
+    pthread_mutex_unlock(&d->lock);
     bool clean = !fatal_is_set(&d->fatal);
     struct drain_watch watch = {.d = d};
     daemon_set_state(d, DAEMON_STOPPING);
