@@ -55,10 +55,13 @@ static int engine_main(int argc, char **argv)
                                             .timezone = str_of("UTC"),
                                             .display_name = str_of("e")};
         packet_put_server_hello(&out, PACKET_REVISION, &hello);
-        enum status ignored = stream_write(&s, out.data, out.len, STREAM_NO_DEADLINE, NULL);
-        (void)ignored;
         char addendum[1000];
         size_t n = 1;
+        /* an answer before the client's own hello would be out of order */
+        enum status ignored =
+            stream_read(&s, addendum, sizeof addendum, STREAM_NO_DEADLINE, &n, NULL);
+        ignored = stream_write(&s, out.data, out.len, STREAM_NO_DEADLINE, NULL);
+        (void)ignored;
         while (n > 0 &&
                stream_read(&s, addendum, sizeof addendum, STREAM_NO_DEADLINE, &n, NULL) == OK)
             continue;
