@@ -84,6 +84,8 @@ static void log_line(struct child *c, const char *line)
         return;
     snprintf(c->last_line, sizeof c->last_line, "%.299s", line);
     log_info("child=%s msg=%s", c->log_prefix, LOG_Q(line));
+    if (c->on_line != NULL)
+        c->on_line(c->line_ctx, line);
 }
 
 /* Ends when the last holder of the pipe's write end is gone. */
@@ -211,6 +213,8 @@ enum status child_start(struct child *c, const struct child_options *options, st
         p.control[1] = p.log[0] = -1;
         if (c->log_fd >= 0) {
             c->log_prefix = xstrdup(options->log_prefix);
+            c->on_line = options->on_line;
+            c->line_ctx = options->line_ctx;
             c->has_log_thread = pthread_create(&c->log_thread, NULL, log_main, c) == 0;
             if (!c->has_log_thread)
                 log_warn("msg=\"no thread for a child's output\" child=%s", c->log_prefix);

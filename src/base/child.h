@@ -16,8 +16,11 @@ struct child_options {
     const char *const *environ; /* NULL-terminated NAME=VALUE; NULL = ours */
     const char *directory;      /* working directory; NULL = ours */
     const char *log_prefix; /* not NULL: lines of stdout and stderr are logged as child=<prefix> */
-    int death_signal;       /* PR_SET_PDEATHSIG; 0 = none */
-    int control_fd;         /* > 2: the child finds the control pipe's read end there; 0 = none */
+    /* not NULL: also told of each of those lines, by the thread that logs them */
+    void (*on_line)(void *ctx, const char *line);
+    void *line_ctx;
+    int death_signal; /* PR_SET_PDEATHSIG; 0 = none */
+    int control_fd;   /* > 2: the child finds the control pipe's read end there; 0 = none */
 };
 
 struct child {
@@ -27,6 +30,8 @@ struct child {
     bool has_log_thread;
     pthread_t log_thread;
     char *log_prefix;
+    void (*on_line)(void *ctx, const char *line);
+    void *line_ctx;
     int wait_status;     /* of waitpid, once pid is 0 */
     char last_line[300]; /* of its output: why it went, for messages; read after the wait */
 };

@@ -2,6 +2,12 @@
 #include "daemon/state.h"
 #include "shadow/paths.h"
 
+static void shadow_failed(void *ctx, const struct error *why)
+{
+    struct daemon *d = ctx;
+    fatal_raise(&d->fatal, why);
+}
+
 enum status daemon_shadow_start(struct daemon *d, struct error *err)
 {
     const struct shadow_walsender_options wo = {
@@ -21,6 +27,8 @@ enum status daemon_shadow_start(struct daemon *d, struct error *err)
         .login_role = d->source.login.name,
         .own_tablespace = d->source.database.spc_oid != DEFAULTTABLESPACE_OID,
         .tablespace_oid = d->source.database.spc_oid,
+        .failed = shadow_failed,
+        .failed_ctx = d,
     };
     const struct shadow_reader_options ro = {
         .socket_dir = d->paths.socket_dir,

@@ -16,12 +16,14 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #define BACKOFF_FIRST_MS 200
 #define BACKOFF_MAX_MS 10000
+#define ROOM_MIN_BYTES (1u << 20) /* less is a full disk: the init files alone need 200 kB */
 
 struct shadow_cluster {
     struct shadow_cluster_options options; /* texts are our own copies */
@@ -39,6 +41,7 @@ struct shadow_cluster {
     unsigned restarts;
     unsigned grace_ms;
     bool stop, restart, interrupted;
+    char no_space[200]; /* what the process said of a full disk; "" = nothing */
 };
 
 /* ---- state ---- */
@@ -75,6 +78,48 @@ static bool take_restart(struct shadow_cluster *c)
     c->restart = false;
     pthread_mutex_unlock(&c->lock);
     return restart;
+}
+
+static void wake(struct shadow_cluster *c)
+{
+    uint64_t one = 1;
+    ssize_t ignored = write(c->wake_fd, &one, sizeof one);
+    (void)ignored;
+}
+
+static bool disk_is_full(const char *path)
+{
+    struct statvfs fs;
+    return statvfs(path, &fs) == 0 && (uint64_t)fs.f_bavail * fs.f_frsize < ROOM_MIN_BYTES;
+}
+
+/* A full disk ends the receiver of WAL, the recovery or a session, and the postmaster, which lives
+ * on, starts them again for ever: only the log tells. Its language is C. Not every such line gives
+ * the reason ("could not write init file"). */
+static void on_line(void *ctx, const char *line)
+{
+    struct shadow_cluster *c = ctx;
+    if (strncmp(line, "FATAL:", 6) != 0 && strncmp(line, "PANIC:", 6) != 0)
+        return;
+    if (strstr(line, "No space left on device") == NULL &&
+        (strstr(line, "could not write") == NULL || !disk_is_full(c->options.data_dir)))
+        return;
+    pthread_mutex_lock(&c->lock);
+    snprintf(c->no_space, sizeof c->no_space, "%.199s", line);
+    pthread_mutex_unlock(&c->lock);
+    wake(c);
+}
+
+static bool no_space(struct shadow_cluster *c, struct error *err)
+{
+    pthread_mutex_lock(&c->lock);
+    bool full = c->no_space[0] != '\0';
+    if (full)
+        error_set(err, ERR_CONFIG,
+                  "no space left on device for the shadow in %s: free some space. It said: %s",
+                  c->options.data_dir, c->no_space);
+    pthread_mutex_unlock(&c->lock);
+    return full;
 }
 
 /* postmaster.pid's eighth line tells how far the postmaster is: "starting", "standby" (recovering,
@@ -120,8 +165,12 @@ static int start_postgres(struct shadow_cluster *c, struct child *child, struct 
     const char *const argv[] = {program, "-D", c->options.data_dir, NULL};
     /* a clean environment: PGPORT and the like would override the configuration */
     static const char *const env[] = {"PATH=/usr/bin:/bin", "LC_ALL=C", "TZ=UTC", NULL};
-    const struct child_options options = {
-        .argv = argv, .environ = env, .log_prefix = "shadow", .death_signal = SIGINT};
+    const struct child_options options = {.argv = argv,
+                                          .environ = env,
+                                          .log_prefix = "shadow",
+                                          .death_signal = SIGINT,
+                                          .on_line = on_line,
+                                          .line_ctx = c};
     enum status st = child_start(child, &options, err);
     if (st != OK)
         return -1;
@@ -130,8 +179,8 @@ static int start_postgres(struct shadow_cluster *c, struct child *child, struct 
     return (int)syscall(SYS_pidfd_open, child->pid, 0);
 }
 
-/* Until the process ends or a stop or restart is asked for. *ret_was_ready: it accepted
- * connections. */
+/* Until the process ends, has no room to write, or a stop or restart is asked for: true.
+ * *ret_was_ready: it accepted connections. */
 static bool watch(struct shadow_cluster *c, int pidfd, bool *ret_was_ready)
 {
     struct pollfd fds[3] = {
@@ -149,6 +198,8 @@ static bool watch(struct shadow_cluster *c, int pidfd, bool *ret_was_ready)
             drain(c->inotify_fd);
         if (fds[1].revents != 0) {
             drain(c->wake_fd);
+            if (no_space(c, NULL))
+                return false;
             if (stop_asked(c) || take_restart(c))
                 return true;
         }
@@ -180,6 +231,8 @@ static void fail(struct shadow_cluster *c, const struct error *err)
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
     log_error("msg=%s", LOG_Q(err->message));
+    if (c->options.failed != NULL)
+        c->options.failed(c->options.failed_ctx, err);
 }
 
 /* Waits before the next try; false when a stop was asked for. */
@@ -219,7 +272,11 @@ static enum status run_once(struct shadow_cluster *c, bool *ret_asked, bool *ret
     }
     *ret_asked = watch(c, pidfd, ret_ready);
     close(pidfd);
+    if (no_space(c, err))
+        child_stop(&child, SIGQUIT, 5000); /* a fast stop wants to write as well */
     end_postgres(c, &child);
+    if (no_space(c, err))
+        return ERR_CONFIG;
     if (!*ret_asked)
         return error_set(err, ERR_RETRY, "the shadow ended by itself: %s; its last words: %s",
                          child_status_text(child.wait_status, text, sizeof text), child.last_line);
@@ -324,13 +381,6 @@ enum status shadow_cluster_start(const struct shadow_cluster_options *options,
     }
     *ret = c;
     return OK;
-}
-
-static void wake(struct shadow_cluster *c)
-{
-    uint64_t one = 1;
-    ssize_t ignored = write(c->wake_fd, &one, sizeof one);
-    (void)ignored;
 }
 
 /* With the lock held. False once the deadline has passed. */

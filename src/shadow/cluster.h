@@ -18,6 +18,10 @@ struct shadow_cluster_options {
     const char *login_role; /* a role of the source (C4); our os user is mapped to it */
     bool own_tablespace;    /* the database's dattablespace is not 1663: in-place directory (A1) */
     Oid tablespace_oid;
+    /* Not NULL: told once, by the supervisor thread, when the shadow has FAILED. Whoever waits for
+     * its replay or its catalog would wait for ever. */
+    void (*failed)(void *ctx, const struct error *why);
+    void *failed_ctx;
 };
 
 enum shadow_state {

@@ -1,6 +1,7 @@
 """Every bad input: one clear error (what, where, what to do), a non-zero exit where the daemon cannot go
 on, and a state directory that can still be used."""
 
+import errno
 import os
 import re
 import socket
@@ -15,8 +16,14 @@ from lib.process import give_to_server_user, remove_dir, run, wait_until
 def refused(daemon, *patterns, timeout=60):
     """Starts the daemon and expects it to leave by itself with exactly one error that says all this."""
     daemon.start()
-    code = daemon.wait_exit(timeout)
+    daemon.wait_exit(timeout)
+    return check_refusal(daemon, *patterns)
+
+
+def check_refusal(daemon, *patterns):
+    """The daemon has left: by itself, with an error that says all this and no password."""
     text = daemon.log_text()
+    code = daemon.process.returncode
     assert code in (1, 2), (code, text)
     errors = [line for line in text.splitlines() if re.search(r"level=(error|fatal)", line)]
     assert errors, text
@@ -286,21 +293,67 @@ def test_remove_drops_the_slot(pg, daemons):
     assert not os.path.exists(daemon.state_dir)
 
 
-def test_full_disk(pg, daemons):
-    """No room in the state directory: one error that says so; with room again it goes on."""
-    small = os.environ.get("WALSHADOW_TEST_SMALL_FS")
-    if not small:
+def fill(small, leave_bytes):
+    """Leaves so much room on the small file system; returns the file that takes the rest."""
+    ballast = os.path.join(small, "ballast")
+    free = os.statvfs(small)
+    with open(ballast, "wb", buffering=0) as f:
+        try:
+            for _ in range((free.f_bavail * free.f_frsize - leave_bytes) >> 16):
+                f.write(bytes(1 << 16))
+        except OSError as error:  # the daemon was quicker
+            assert error.errno == errno.ENOSPC
+    return ballast
+
+
+@pytest.fixture
+def small(request, pg, daemons):
+    """(daemon, folder): a state directory on a file system of its own that can be filled up."""
+    folder = os.environ.get("WALSHADOW_TEST_SMALL_FS")
+    if not folder:
         pytest.skip("only root can mount a small file system: run by script/test as root")
     daemon = daemons(pg)
-    daemon.config["state_dir"] = daemon.state_dir = os.path.join(small, "state")
-    ballast = os.path.join(small, "ballast")
-    with open(ballast, "wb") as f:
-        f.write(bytes(50 << 20))  # the shadow alone needs more than what is left
-    try:
-        refused(daemon, "no space left")
-        os.unlink(ballast)
-        # The load begins again; it still needs more than this file system has, and says so again.
-        refused(daemon, "no space left")
-    finally:
-        daemon._end_orphans()
-        remove_dir(daemon.state_dir)
+    daemon.config["state_dir"] = daemon.state_dir = os.path.join(folder, "state")
+    yield daemon, folder
+    if daemon.running():
+        daemon.kill()
+    daemon._end_orphans()
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        os.unlink(path) if os.path.isfile(path) else remove_dir(path)
+
+
+@pytest.mark.parametrize("megabytes", [2, 8, 14, 24])
+def test_full_disk(pg, small, megabytes):
+    """No room for the load: one error that says so, whoever found it; with room again it goes on.
+    Files of the backup, segments of the archive and the shadow's own WAL run out at other sizes. Only a
+    destination without room is asked again until it has some: the status says so."""
+    daemon, folder = small
+    ballast = fill(folder, megabytes << 20)
+    daemon.start()
+
+    def ended():
+        return not daemon.running() or "not enough space" in str((daemon.status() or {}).get("waiting_on"))
+
+    wait_until(ended, 60, daemon.log_text)
+    if not daemon.running():
+        check_refusal(daemon, "no space left")
+    os.unlink(ballast)
+    if daemon.running():
+        daemon.wait_state("streaming")
+        parity.assert_equal(pg, daemon)
+        daemon.stop()
+    works(daemon, pg)
+
+
+def test_disk_fills_up(pg, small):
+    """The same while streaming."""
+    daemon, folder = small
+    daemon.start().wait_state("streaming")
+    daemon.wait_caught_up()
+    ballast = fill(folder, 1 << 20)
+    pg.app("INSERT INTO t SELECT i, repeat(md5(i::text), 30) FROM generate_series(2, 60000) i")
+    code = daemon.wait_exit(120)
+    assert code == 1 and "no space left" in daemon.log_text().lower(), (code, daemon.log_text())
+    os.unlink(ballast)
+    works(daemon, pg)
