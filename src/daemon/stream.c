@@ -138,7 +138,10 @@ static enum status pipeline_begin(struct daemon *d, struct error *err)
     size_t n = pipeline_destinations(d->pipeline, &destinations);
     for (size_t i = 0; i < n; i++)
         ack_dispatched(destinations[i]->ack, ack);
-    return pipeline_start(d->pipeline, &options, err);
+    pthread_mutex_lock(&d->lock); /* status reports look into the reorder stage under it */
+    enum status st = pipeline_start(d->pipeline, &options, err);
+    pthread_mutex_unlock(&d->lock);
+    return st;
 }
 
 enum status daemon_stream_start(struct daemon *d, struct error *err)
