@@ -228,11 +228,12 @@ static void test_unsupported(void **state)
         "[ch]\nsecure = true\n",
         "[ch]\nmax_lag_bytes = 1\n",
         "[ch]\nurl = \"clickhouse://a@h/d?secure=1\"\n",
-        "[destination.a]\n[destination.b]\n",
+        "[destination.a]\n[destination.b]\nurl = \"null:\"\n",
     };
     (void)state;
     for (size_t i = 0; i < LENGTH(texts); i++)
         refuse_text(texts[i], 0, "not supported by this version");
+    refuse_text("[destination.a]\n[destination.b]\n", 0, "only one of them can be chdb:");
     /* the defaults of the same keys pass */
     config_free(
         load_text("[ch]\nsoft_delete = false\nviews = false\nmax_lag_bytes = 0\nhosts = []\n"
