@@ -30,7 +30,8 @@ def test_kill_while_streaming(source, daemons, full):
     daemon.wait_state("streaming")
     rng = random.Random(7)
     for cycle in range(12 if full else 4):
-        writers = [workload.Mixer(source, seed=cycle * 10 + lane, lane=lane, first=cycle * 500000)
+        writers = [workload.Mixer(source, seed=cycle * 10 + lane, lane=lane, first=cycle * 500000,
+                                  multixacts=True)
                    for lane in range(2)]
         for writer in writers:
             writer.start()
