@@ -13,9 +13,12 @@ from lib.process import wait_until
 
 
 def fault_names():
-    """The fault points in the sources: each one is a place to die."""
+    """The fault points in the sources: each one is a place to die. The chunk store is not part of the
+    daemon yet; its own tests kill it."""
     names = set()
     for folder, _, files in os.walk(paths.ROOT / "src"):
+        if os.path.basename(folder) == "toast":
+            continue
         for name in files:
             if name.endswith(".c"):
                 with open(os.path.join(folder, name)) as f:
