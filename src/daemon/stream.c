@@ -87,10 +87,30 @@ static void tell_decided(struct daemon *d)
     pthread_mutex_unlock(&d->status_lock);
 }
 
+static enum status load_barrier_hook(void *ctx, struct error *err)
+{
+    struct daemon *d = ctx;
+    struct destination **destinations;
+    size_t n = pipeline_destinations(d->pipeline, &destinations);
+    for (size_t i = 0; i < n; i++)
+        TRY(destination_barrier(destinations[i], d->load_acks[i], err));
+    return OK;
+}
+
+/* What a transaction's end decided is durable before that end can be acknowledged. */
+static enum status decided_rows_durable(struct daemon *d, struct error *err)
+{
+    for (size_t i = 0; i < d->config->ndestinations; i++)
+        if (ack_pending_count(d->load_acks[i]) > 0)
+            return load_barrier_hook(d, err);
+    return OK;
+}
+
 static enum status load_fate_hook(void *ctx, TransactionId xid, bool committed, struct error *err)
 {
     struct daemon *d = ctx;
     TRY(load_fate(d->load, xid, committed, err));
+    TRY(decided_rows_durable(d, err));
     tell_decided(d);
     return OK;
 }
@@ -99,17 +119,8 @@ static enum status load_running_hook(void *ctx, TransactionId oldest, struct err
 {
     struct daemon *d = ctx;
     TRY(load_running_xacts(d->load, oldest, err));
+    TRY(decided_rows_durable(d, err));
     tell_decided(d);
-    return OK;
-}
-
-static enum status load_barrier_hook(void *ctx, struct error *err)
-{
-    struct daemon *d = ctx;
-    struct destination **destinations;
-    size_t n = pipeline_destinations(d->pipeline, &destinations);
-    for (size_t i = 0; i < n; i++)
-        TRY(destination_barrier(destinations[i], d->load_acks[i], err));
     return OK;
 }
 

@@ -112,19 +112,20 @@ void ack_done(struct ack *a, uint64_t seq, uint32_t n)
     pthread_mutex_unlock(&a->lock);
 }
 
-void ack_dispatched(struct ack *a, XLogRecPtr lsn)
-{
-    pthread_mutex_lock(&a->lock);
-    a->dispatched = MAX(a->dispatched, lsn);
-    pthread_cond_broadcast(&a->moved);
-    pthread_mutex_unlock(&a->lock);
-}
-
 static XLogRecPtr lsn_locked(struct ack *a)
 {
     if (a->first == a->next)
         a->watermark = MAX(a->watermark, a->dispatched);
     return a->watermark;
+}
+
+void ack_dispatched(struct ack *a, XLogRecPtr lsn)
+{
+    pthread_mutex_lock(&a->lock);
+    a->dispatched = MAX(a->dispatched, lsn);
+    lsn_locked(a); /* with nothing pending it is the watermark from now on */
+    pthread_cond_broadcast(&a->moved);
+    pthread_mutex_unlock(&a->lock);
 }
 
 XLogRecPtr ack_lsn(struct ack *a)

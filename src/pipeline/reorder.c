@@ -118,6 +118,8 @@ static enum status tell_fates(struct reorder *r, const struct xact_frame *f, boo
 
 static enum status commit(struct reorder *r, const struct xact_frame *f, struct error *err)
 {
+    /* rows of the initial load that waited for it are durable before it can be acknowledged */
+    TRY(tell_fates(r, f, true, err));
     struct xact *x = xact_buffer_take(r->xacts, f->head.xid, xact_frame_subs(f), f->nsub);
     bool durable = f->end <= r->options.skip_until;
     enum status st = OK;
@@ -136,7 +138,7 @@ static enum status commit(struct reorder *r, const struct xact_frame *f, struct 
     atomic_store(&r->commit_lsn, f->end);
     atomic_fetch_add(&r->committed, 1);
     FAULT_POINT("reorder-after-commit");
-    return tell_fates(r, f, true, err);
+    return OK;
 }
 
 static enum status running(struct reorder *r, const struct running_frame *f, struct error *err)
