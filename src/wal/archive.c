@@ -129,7 +129,8 @@ static enum status adopt(struct wal_archive *a, struct found *list, size_t count
     for (size_t i = first; i < count; i++)
         sizes_push(a, list[i].bytes);
     a->oldest = list[first].segment;
-    a->sealed = a->filled = a->written = list[count - 1].segment + a->segment_bytes;
+    a->filled = list[count - 1].segment + a->segment_bytes;
+    a->sealed = a->written = a->filled;
     a->started = true;
     return OK;
 }
@@ -389,7 +390,8 @@ static enum status rewind_to(struct wal_archive *a, XLogRecPtr lsn, struct error
     pthread_mutex_lock(&a->lock);
     while (a->count > (keep - oldest) / a->segment_bytes)
         atomic_fetch_sub(&a->sealed_disk_bytes, a->sizes[--a->count]);
-    a->sealed = a->filled = segment;
+    a->sealed = segment;
+    a->filled = segment;
     if (segment < oldest)
         a->oldest = segment;
     a->generation++; /* cursors that opened a file in between look again */
@@ -419,7 +421,8 @@ enum status wal_archive_write(struct wal_archive *a, XLogRecPtr lsn, const void 
         if (lsn % a->segment_bytes != 0)
             return error_lsn(err, ERR_BUG, lsn, "WAL archive %s cannot begin inside a segment",
                              a->dir);
-        a->oldest = a->sealed = a->filled = a->written = lsn;
+        a->filled = lsn;
+        a->oldest = a->sealed = a->written = lsn;
         a->started = true;
     }
     if (lsn > a->written)
