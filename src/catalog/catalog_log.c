@@ -42,7 +42,9 @@ static enum status parse_body(const uint8_t *body, uint32_t len, catalog_log_fn 
     case CATALOG_LOG_CAPTURED:
         e.lsn = cursor_u64(&c);
         break;
-    case CATALOG_LOG_STOP: {
+    case CATALOG_LOG_STOP:
+    case CATALOG_LOG_RESYNC:
+    case CATALOG_LOG_RESYNCED: {
         e.oid = cursor_u32(&c);
         e.lsn = cursor_u64(&c);
         size_t n = MIN(cursor_left(&c), (size_t)REASON_MAX);
@@ -66,7 +68,7 @@ static bool frame_is_sound(struct cursor c)
     uint32_t len = cursor_u32(&c);
     uint32_t crc = cursor_u32(&c);
     const uint8_t *body = len == 0 || len > FRAME_MAX ? NULL : cursor_take(&c, len);
-    return body != NULL && body[0] >= CATALOG_LOG_DESC && body[0] <= CATALOG_LOG_STOP &&
+    return body != NULL && body[0] >= CATALOG_LOG_DESC && body[0] <= CATALOG_LOG_RESYNCED &&
            crc32c(body, len) == crc;
 }
 
@@ -235,10 +237,10 @@ enum status catalog_log_put_captured(struct catalog_log *log, XLogRecPtr lsn, st
     return frame_end(log, err);
 }
 
-enum status catalog_log_put_stop(struct catalog_log *log, Oid oid, XLogRecPtr lsn,
-                                 const char *reason, struct error *err)
+enum status catalog_log_put_state(struct catalog_log *log, enum catalog_log_kind kind, Oid oid,
+                                  XLogRecPtr lsn, const char *reason, struct error *err)
 {
-    frame_begin(log, CATALOG_LOG_STOP);
+    frame_begin(log, kind);
     buf_put_u32(&log->frame, oid);
     buf_put_u64(&log->frame, lsn);
     buf_put(&log->frame, reason, MIN(strlen(reason), (size_t)REASON_MAX));

@@ -8,14 +8,20 @@
 
 struct catalog_log;
 
-enum catalog_log_kind { CATALOG_LOG_DESC = 1, CATALOG_LOG_CAPTURED = 2, CATALOG_LOG_STOP = 3 };
+enum catalog_log_kind {
+    CATALOG_LOG_DESC = 1,
+    CATALOG_LOG_CAPTURED = 2,
+    CATALOG_LOG_STOP = 3,     /* of what stands in the log about one table, the last entry counts */
+    CATALOG_LOG_RESYNC = 4,   /* it must be copied again */
+    CATALOG_LOG_RESYNCED = 5, /* it was, with everything that had committed at lsn */
+};
 
 struct catalog_log_entry {
     enum catalog_log_kind kind;
     struct rel_desc *desc; /* DESC; the reader keeps the reference if it takes one */
-    XLogRecPtr lsn;        /* CAPTURED, STOP */
-    Oid oid;               /* STOP */
-    const char *reason;    /* STOP */
+    XLogRecPtr lsn;        /* all but DESC */
+    Oid oid;               /* STOP, RESYNC, RESYNCED */
+    const char *reason;    /* STOP, RESYNC; "" for RESYNCED */
 };
 typedef enum status (*catalog_log_fn)(void *ctx, const struct catalog_log_entry *entry,
                                       struct error *err);
@@ -28,6 +34,7 @@ enum status catalog_log_put_desc(struct catalog_log *log, const struct rel_desc 
                                  struct error *err) CHECKED;
 enum status catalog_log_put_captured(struct catalog_log *log, XLogRecPtr lsn,
                                      struct error *err) CHECKED;
-enum status catalog_log_put_stop(struct catalog_log *log, Oid oid, XLogRecPtr lsn,
-                                 const char *reason, struct error *err) CHECKED;
+/* kind: STOP, RESYNC or RESYNCED. */
+enum status catalog_log_put_state(struct catalog_log *log, enum catalog_log_kind kind, Oid oid,
+                                  XLogRecPtr lsn, const char *reason, struct error *err) CHECKED;
 enum status catalog_log_sync(struct catalog_log *log, struct error *err) CHECKED;

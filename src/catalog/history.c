@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <uthash.h>
@@ -13,7 +14,9 @@ struct relation {
     Oid oid;
     struct rel_desc **versions; /* by valid_from, ascending */
     size_t n, cap;
-    char *stopped; /* reason, or NULL */
+    enum history_state state;
+    char *reason; /* NULL if followed */
+    XLogRecPtr resynced;
     UT_hash_handle hh;
 };
 
@@ -85,6 +88,13 @@ static void version_add(struct history *h, struct rel_desc *d)
     file_add(h, d->toast_locator, d->oid, true);
 }
 
+static void state_set(struct relation *r, enum history_state state, const char *reason)
+{
+    free(r->reason);
+    r->reason = reason == NULL ? NULL : xstrdup(reason);
+    r->state = state;
+}
+
 static enum status load_entry(void *ctx, const struct catalog_log_entry *entry, struct error *err)
 {
     struct history *h = ctx;
@@ -96,10 +106,16 @@ static enum status load_entry(void *ctx, const struct catalog_log_entry *entry, 
     case CATALOG_LOG_CAPTURED:
         h->captured = MAX(h->captured, entry->lsn);
         break;
-    case CATALOG_LOG_STOP: {
+    case CATALOG_LOG_STOP:
+        state_set(relation_get(h, entry->oid), HISTORY_STOPPED, entry->reason);
+        break;
+    case CATALOG_LOG_RESYNC:
+        state_set(relation_get(h, entry->oid), HISTORY_RESYNC, entry->reason);
+        break;
+    case CATALOG_LOG_RESYNCED: {
         struct relation *r = relation_get(h, entry->oid);
-        if (r->stopped == NULL)
-            r->stopped = xstrdup(entry->reason);
+        state_set(r, HISTORY_FOLLOWED, NULL);
+        r->resynced = MAX(r->resynced, entry->lsn);
         break;
     }
     }
@@ -131,7 +147,7 @@ void history_free(struct history *h)
         for (size_t i = 0; i < r->n; i++)
             rel_desc_unref(r->versions[i]);
         free(r->versions);
-        free(r->stopped);
+        free(r->reason);
         free(r);
     }
     HASH_ITER (hh, h->files, f, f_next) {
@@ -250,39 +266,81 @@ void history_all(struct history *h, XLogRecPtr lsn, struct rel_desc ***ret, size
     *ret_n = n;
 }
 
-enum status history_stop(struct history *h, Oid oid, XLogRecPtr lsn, const char *reason,
-                         struct error *err)
+/* Appends under the append lock. */
+static enum status state_put(struct history *h, enum catalog_log_kind kind, Oid oid, XLogRecPtr lsn,
+                             const char *reason, struct error *err)
+{
+    TRY(catalog_log_put_state(h->log, kind, oid, lsn, reason, err));
+    TRY(catalog_log_sync(h->log, err));
+    atomic_fetch_add(&h->generation, 1);
+    return OK;
+}
+
+static enum status state_change(struct history *h, Oid oid, enum history_state state,
+                                XLogRecPtr lsn, const char *reason, struct error *err)
 {
     enum status st = OK;
     pthread_mutex_lock(&h->append_lock);
     pthread_rwlock_wrlock(&h->lock);
     struct relation *r = relation_get(h, oid);
-    bool first = r->stopped == NULL;
-    if (first)
-        r->stopped = xstrdup(reason);
+    bool kept = state == HISTORY_STOPPED && r->state == HISTORY_STOPPED;
+    if (!kept)
+        state_set(r, state, reason);
     pthread_rwlock_unlock(&h->lock);
-    if (first) {
-        st = catalog_log_put_stop(h->log, oid, lsn, reason, err);
-        if (st == OK)
-            st = catalog_log_sync(h->log, err);
-        atomic_fetch_add(&h->generation, 1);
+    if (!kept)
+        st = state_put(h, state == HISTORY_STOPPED ? CATALOG_LOG_STOP : CATALOG_LOG_RESYNC, oid,
+                       lsn, reason, err);
+    pthread_mutex_unlock(&h->append_lock);
+    return st;
+}
+
+enum status history_stop(struct history *h, Oid oid, XLogRecPtr lsn, const char *reason,
+                         struct error *err)
+{
+    return state_change(h, oid, HISTORY_STOPPED, lsn, reason, err);
+}
+
+enum status history_resync(struct history *h, Oid oid, XLogRecPtr lsn, const char *reason,
+                           struct error *err)
+{
+    return state_change(h, oid, HISTORY_RESYNC, lsn, reason, err);
+}
+
+enum status history_resynced(struct history *h, Oid oid, XLogRecPtr lsn, struct error *err)
+{
+    pthread_mutex_lock(&h->append_lock);
+    enum status st = state_put(h, CATALOG_LOG_RESYNCED, oid, lsn, "", err);
+    if (st == OK) {
+        pthread_rwlock_wrlock(&h->lock);
+        struct relation *r = relation_get(h, oid);
+        state_set(r, HISTORY_FOLLOWED, NULL);
+        r->resynced = MAX(r->resynced, lsn);
+        pthread_rwlock_unlock(&h->lock);
     }
     pthread_mutex_unlock(&h->append_lock);
     return st;
 }
 
-bool history_stopped(struct history *h, Oid oid, char *buf, size_t cap)
+enum history_state history_state(struct history *h, Oid oid, char *buf, size_t cap)
 {
     struct relation *r;
     pthread_rwlock_rdlock(&h->lock);
     HASH_FIND(hh, h->relations, &oid, sizeof oid, r);
-    bool stopped = r != NULL && r->stopped != NULL;
-    if (stopped && cap > 0) {
-        strncpy(buf, r->stopped, cap - 1);
-        buf[cap - 1] = '\0';
-    }
+    enum history_state state = r == NULL ? HISTORY_FOLLOWED : r->state;
+    if (cap > 0)
+        snprintf(buf, cap, "%s", r == NULL || r->reason == NULL ? "" : r->reason);
     pthread_rwlock_unlock(&h->lock);
-    return stopped;
+    return state;
+}
+
+XLogRecPtr history_resynced_lsn(struct history *h, Oid oid)
+{
+    struct relation *r;
+    pthread_rwlock_rdlock(&h->lock);
+    HASH_FIND(hh, h->relations, &oid, sizeof oid, r);
+    XLogRecPtr lsn = r == NULL ? 0 : r->resynced;
+    pthread_rwlock_unlock(&h->lock);
+    return lsn;
 }
 
 uint64_t history_generation(struct history *h)

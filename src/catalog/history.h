@@ -36,11 +36,23 @@ bool history_begins_after(struct history *h, Oid oid, XLogRecPtr lsn);
 /* Every relation that exists at lsn: a malloc'd array of references. */
 void history_all(struct history *h, XLogRecPtr lsn, struct rel_desc ***ret, size_t *ret_n);
 
-/* A table that cannot be replicated exactly is stopped by name, durably: rows of it are not shipped
- * any more. The first reason is kept. */
+/* What stands about a table, durably. */
+enum history_state {
+    HISTORY_FOLLOWED,
+    HISTORY_STOPPED, /* by name: it cannot be replicated exactly, no row of it is shipped */
+    HISTORY_RESYNC,  /* it must be copied again */
+};
+/* The first reason is kept. */
 enum status history_stop(struct history *h, Oid oid, XLogRecPtr lsn, const char *reason,
                          struct error *err) CHECKED;
-/* Copies the reason into buf; false if the table is not stopped. */
-bool history_stopped(struct history *h, Oid oid, char *buf, size_t cap);
+/* The newest reason counts. */
+enum status history_resync(struct history *h, Oid oid, XLogRecPtr lsn, const char *reason,
+                           struct error *err) CHECKED;
+/* It was copied with everything that had committed at lsn. */
+enum status history_resynced(struct history *h, Oid oid, XLogRecPtr lsn, struct error *err) CHECKED;
+/* Copies the reason into buf ("" if there is none). */
+enum history_state history_state(struct history *h, Oid oid, char *buf, size_t cap);
+/* What committed at or below it is in the table by a copy; 0 if it never was copied again. */
+XLogRecPtr history_resynced_lsn(struct history *h, Oid oid);
 /* Changes whenever something is appended: lets callers cache lookups. */
 uint64_t history_generation(struct history *h);

@@ -280,7 +280,8 @@ enum status tables_add(struct tables *t, const struct rel_desc *desc, enum table
     enum status st = OK;
     for (size_t i = 0; i < t->options.ndestinations && st == OK; i++)
         st = add_target(t, e, desc, i, mode, lsn, &added, err);
-    bool was_stopped = history_stopped(t->options.history, desc->oid, stopped, sizeof stopped);
+    bool was_stopped =
+        history_state(t->options.history, desc->oid, stopped, sizeof stopped) == HISTORY_STOPPED;
     if (st == OK && !was_stopped)
         st = stop_incomplete(t, e, lsn, &added, err);
     if (st == OK && added.made == 0 && !added.lost)

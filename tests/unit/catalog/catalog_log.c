@@ -97,7 +97,7 @@ static void write_sample(size_t *ret_ends)
     ret_ends[1] = file_size();
     assert_ok(catalog_log_put_desc(log, b, &err));
     ret_ends[2] = file_size();
-    assert_ok(catalog_log_put_stop(log, 16400, 950, "its key went away", &err));
+    assert_ok(catalog_log_put_state(log, CATALOG_LOG_STOP, 16400, 950, "its key went away", &err));
     ret_ends[3] = file_size();
     assert_ok(catalog_log_put_captured(log, UINT64_C(0x123456789A), &err));
     ret_ends[4] = file_size();
@@ -141,7 +141,7 @@ static void test_append_after_reopen(void **state)
     (void)state;
     write_sample(ends);
     struct catalog_log *log = open_log(&h);
-    assert_ok(catalog_log_put_stop(log, 7, 8, "", &err));
+    assert_ok(catalog_log_put_state(log, CATALOG_LOG_STOP, 7, 8, "", &err));
     catalog_log_close(log);
     catalog_log_close(open_log(&again));
     assert_int_equal(again.n, 6);
@@ -160,7 +160,7 @@ static void test_long_reason(void **state)
     reason[sizeof reason - 1] = '\0';
     unlink(path);
     struct catalog_log *log = open_log(&none);
-    assert_ok(catalog_log_put_stop(log, 1, 2, reason, &err));
+    assert_ok(catalog_log_put_state(log, CATALOG_LOG_STOP, 1, 2, reason, &err));
     catalog_log_close(log);
     catalog_log_close(open_log(&h));
     assert_int_equal(h.n, 1);
@@ -259,7 +259,8 @@ static void test_failed_write(void **state)
     small = was;
     small.rlim_cur = ends[4] + 11; /* the frame's head and some of its body */
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-    assert_int_not_equal(catalog_log_put_stop(log, 16400, 960, "does not fit", &err), OK);
+    assert_int_not_equal(
+        catalog_log_put_state(log, CATALOG_LOG_STOP, 16400, 960, "does not fit", &err), OK);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
     assert_int_equal(file_size(), ends[4]);
     assert_ok(catalog_log_put_captured(log, 4711, &err));

@@ -297,14 +297,15 @@ static void test_all(void **state)
 static void stopped_facts(struct history *h)
 {
     char reason[64], small[8];
-    assert_true(history_stopped(h, 16400, reason, sizeof reason));
+    assert_int_equal(history_state(h, 16400, reason, sizeof reason), HISTORY_STOPPED);
     assert_string_equal(reason, "the first reason");
-    assert_true(history_stopped(h, 16400, small, sizeof small));
+    assert_int_equal(history_state(h, 16400, small, sizeof small), HISTORY_STOPPED);
     assert_string_equal(small, "the fir");
-    assert_true(history_stopped(h, 16400, NULL, 0));
-    assert_true(history_stopped(h, 99999, reason, sizeof reason)); /* before its descriptor came */
-    assert_false(history_stopped(h, 16500, reason, sizeof reason));
-    assert_false(history_stopped(h, 12345, reason, sizeof reason));
+    assert_int_equal(history_state(h, 16400, NULL, 0), HISTORY_STOPPED);
+    assert_int_equal(history_state(h, 99999, reason, sizeof reason),
+                     HISTORY_STOPPED); /* before its descriptor came */
+    assert_int_equal(history_state(h, 16500, reason, sizeof reason), HISTORY_FOLLOWED);
+    assert_int_equal(history_state(h, 12345, reason, sizeof reason), HISTORY_FOLLOWED);
     assert_int_equal(shape_at(h, 16400, 100), 1); /* still known */
     assert_int_equal(shape_at(h, 99999, 100), -1);
 }
@@ -320,6 +321,38 @@ static void test_stop_reasons(void **state)
     assert_ok(history_stop(h, 16400, 200, "a second reason", &err));
     assert_ok(history_stop(h, 99999, 200, "unknown", &err));
     both(h, stopped_facts);
+}
+
+static void resync_facts(struct history *h)
+{
+    char reason[64];
+    assert_int_equal(history_state(h, 16400, reason, sizeof reason), HISTORY_RESYNC);
+    assert_string_equal(reason, "the second reason");
+    assert_int_equal(history_resynced_lsn(h, 16400), 0);
+    assert_int_equal(history_state(h, 16500, reason, sizeof reason), HISTORY_FOLLOWED);
+    assert_string_equal(reason, "");
+    assert_int_equal(history_resynced_lsn(h, 16500), 500);
+    assert_int_equal(history_state(h, 16600, reason, sizeof reason), HISTORY_STOPPED);
+    assert_string_equal(reason, "for good");
+    assert_int_equal(history_resynced_lsn(h, 12345), 0);
+}
+
+static void test_resync(void **state)
+{
+    struct error err = {0};
+    struct history *h = fresh();
+    (void)state;
+    add(h, relation(16400, 0, 16401, 1), 0);
+    assert_ok(history_stop(h, 16400, 100, "stopped first", &err));
+    assert_ok(history_resync(h, 16400, 200, "the first reason", &err));
+    assert_ok(history_resync(h, 16400, 300, "the second reason", &err));
+    assert_ok(history_resync(h, 16500, 300, "once", &err));
+    assert_ok(history_resynced(h, 16500, 500, &err));
+    assert_ok(history_resync(h, 16500, 510, "twice", &err));
+    assert_ok(history_resynced(h, 16500, 490, &err)); /* never goes back */
+    assert_ok(history_resync(h, 16600, 300, "tried", &err));
+    assert_ok(history_stop(h, 16600, 310, "for good", &err));
+    both(h, resync_facts);
 }
 
 static void test_generation(void **state)
@@ -386,7 +419,7 @@ static void test_readers_beside_a_writer(void **state)
         assert_int_equal(shape_at(h, 16400, captured), captured == 0 ? 1 : 1 + captured / 10 % 5);
         assert_true(shape_of_file(h, 16401, captured, &oid, &toast) > 0);
         char reason[40];
-        if (history_stopped(h, 20050, reason, sizeof reason))
+        if (history_state(h, 20050, reason, sizeof reason) == HISTORY_STOPPED)
             assert_string_equal(reason, "stopped meanwhile");
         if (captured == APPENDS * 10)
             break;
@@ -399,12 +432,19 @@ static void test_readers_beside_a_writer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_versions),        cmocka_unit_test(test_files),
-        cmocka_unit_test(test_dropped),         cmocka_unit_test(test_reused_file_number),
-        cmocka_unit_test(test_oid_used_again),  cmocka_unit_test(test_same_valid_from),
-        cmocka_unit_test(test_out_of_order),    cmocka_unit_test(test_all),
-        cmocka_unit_test(test_stop_reasons),    cmocka_unit_test(test_generation),
-        cmocka_unit_test(test_nothing_changed), cmocka_unit_test(test_readers_beside_a_writer),
+        cmocka_unit_test(test_versions),
+        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_dropped),
+        cmocka_unit_test(test_reused_file_number),
+        cmocka_unit_test(test_oid_used_again),
+        cmocka_unit_test(test_same_valid_from),
+        cmocka_unit_test(test_out_of_order),
+        cmocka_unit_test(test_all),
+        cmocka_unit_test(test_stop_reasons),
+        cmocka_unit_test(test_resync),
+        cmocka_unit_test(test_generation),
+        cmocka_unit_test(test_nothing_changed),
+        cmocka_unit_test(test_readers_beside_a_writer),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -285,7 +285,7 @@ static inline void assert_stopped(struct feed *f, Oid table, const char *part)
 {
     char reason[400] = "";
     assert_int_equal(life_of(f, table), TABLE_LIFE_STOPPED);
-    assert_true(history_stopped(f->history, table, reason, sizeof reason));
+    assert_int_equal(history_state(f->history, table, reason, sizeof reason), HISTORY_STOPPED);
     if (strstr(reason, part) == NULL)
         fail_msg("\"%s\" does not say \"%s\"", reason, part);
 }

@@ -66,11 +66,11 @@ static void test_stop_survives(void **state)
     change(&f, 10, TABLE_T, CHANGE_DELETE, 1, false, false, 2);
     commit(&f, 10);
     feed_settle(&f);
-    assert_true(history_stopped(f.history, TABLE_T, reason, sizeof reason));
+    assert_int_equal(history_state(f.history, TABLE_T, reason, sizeof reason), HISTORY_STOPPED);
     CLEANUP_FREE char *log = xasprintf("%s/catalog.log", f.dir);
     struct history *h = NULL;
     assert_ok(history_open(log, &h, &err));
-    assert_true(history_stopped(h, TABLE_T, again, sizeof again));
+    assert_int_equal(history_state(h, TABLE_T, again, sizeof again), HISTORY_STOPPED);
     assert_string_equal(again, reason);
     history_free(h);
     feed_end(&f);
