@@ -1,4 +1,5 @@
 #include "base/file.h"
+#include "base/fault.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -88,12 +89,14 @@ enum status file_write_atomic(const char *path, const void *data, size_t len, mo
     CLEANUP_FREE char *tmp = xasprintf("%s.tmp", path);
     CLEANUP_FREE char *copy = xstrdup(path);
     enum status st = write_synced(tmp, data, len, mode, err);
+    FAULT_POINT("file-before-rename");
     if (st == OK && rename(tmp, path) != 0)
         st = error_sys(err, ERR_RETRY, "cannot rename %s", tmp);
     if (st != OK) {
         unlink(tmp);
         return st;
     }
+    FAULT_POINT("file-after-rename");
     return file_fsync_dir(dirname(copy), err);
 }
 

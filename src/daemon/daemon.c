@@ -1,4 +1,5 @@
 #include "daemon/daemon.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "daemon/state.h"
@@ -227,12 +228,14 @@ static void watch_stop(struct drain_watch *w)
 static bool drain(struct daemon *d, uint64_t until_ns)
 {
     struct error err;
+    FAULT_POINT("stop-before-drain");
     if (pipeline_drain(d->pipeline, until_ns, &err) != OK) {
         log_error("msg=\"not all that was read is acknowledged; the next start reads it again\" "
                   "error=%s",
                   LOG_Q(err.message));
         return false;
     }
+    FAULT_POINT("stop-after-drain");
     if (daemon_floor_save(d, &err) != OK) {
         log_error("msg=\"floor not saved\" error=%s", LOG_Q(err.message));
         return false;

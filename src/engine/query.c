@@ -269,7 +269,8 @@ static enum status insert_end(struct query *q, struct engine_insert *insert, uin
         return query_fail(err, fault_code, "failed on demand (--fault)");
     engine_fault_before_commit(fault, number);
     TRY(engine_insert_finish(insert, err));
-    engine_fault_before_eos(fault, number);
+    if (engine_fault_before_eos(fault, number)) /* its rows are stored, the client does not know */
+        return error_set(err, ERR_RETRY, "cut by a fault on demand");
     return OK;
 }
 

@@ -1,4 +1,5 @@
 #include "pipeline/destination.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "table/insert_settings.h"
 
@@ -98,7 +99,10 @@ static enum status with_ddl(struct destination *d, statement_fn fn, void *ctx, s
 
 static enum status execute_once(struct destination *d, void *ctx, struct error *err)
 {
-    return ch_client_execute(d->ddl, ctx, ddl_settings, ddl_settings_count, err);
+    FAULT_POINT("statement-before");
+    TRY(ch_client_execute(d->ddl, ctx, ddl_settings, ddl_settings_count, err));
+    FAULT_POINT("statement-after");
+    return OK;
 }
 
 enum status destination_execute(struct destination *d, const char *sql, struct error *err)

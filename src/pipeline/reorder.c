@@ -91,6 +91,7 @@ enum status reorder_slice_dispatch(struct reorder *r, struct error *err)
     enum status st = queue_push(r->jobs, s, bytes, err);
     if (st != OK)
         slice_free(s);
+    FAULT_POINT("slice-dispatched");
     return st;
 }
 
