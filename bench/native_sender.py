@@ -13,6 +13,16 @@ WIDTHS = {"Bool": 1, "Int8": 1, "UInt8": 1, "Int16": 2, "UInt16": 2, "Int32": 4,
           "UInt64": 8, "Float32": 4, "Float64": 8, "Date32": 4, "UUID": 16}
 
 
+def widths(kind):
+    """Bytes a row of what a column of this type consists of: its null flags, its values."""
+    if kind.startswith("Nullable("):
+        return [1, *widths(kind[9:-1])]
+    width = 8 if kind.startswith(("DateTime64", "Time64")) else WIDTHS.get(kind)
+    if width is None:
+        raise ValueError(f"{kind}: not a column of fixed width")
+    return [width]
+
+
 def varint(number):
     out = bytearray()
     while number >= 0x80:
@@ -68,25 +78,29 @@ class Reader:
         return rows
 
     def column(self, kind, rows):
-        if rows == 0:
-            return
-        if kind.startswith("Nullable("):
-            self.take(rows)
-            kind = kind[9:-1]
-        width = 8 if kind.startswith(("DateTime64", "Time64")) else WIDTHS.get(kind)
-        if width is None:
-            raise ValueError(f"{kind}: not a column of fixed width")
-        self.take(rows * width)
+        if rows > 0:
+            for width in widths(kind):
+                self.take(rows * width)
 
 
-def split_blocks(dump):
-    """The blocks of a FORMAT Native dump, as bytes."""
+def split_blocks(dump, most):
+    """The rows of a FORMAT Native dump in blocks of at most so many: numbers of rows and bytes."""
     reader = Reader(dump)
     blocks = []
     while reader.at < len(dump):
-        start = reader.at
-        if reader.block():
-            blocks.append(dump[start:reader.at])
+        columns, rows = reader.varint(), reader.varint()
+        parts = []  # a column's header, then the values of one width each
+        for _ in range(columns):
+            start = reader.at
+            reader.string()
+            kind = reader.string()
+            parts.append((0, dump[start:reader.at]))
+            for width in widths(kind):
+                parts.append((width, reader.take(rows * width)))
+        for first in range(0, rows, most):
+            n = min(most, rows - first)
+            body = [data[first * width:(first + n) * width] if width else data for width, data in parts]
+            blocks.append((n, varint(columns) + varint(n) + b"".join(body)))
     return blocks
 
 
