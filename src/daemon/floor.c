@@ -171,7 +171,7 @@ static void update_metrics(struct daemon *d)
     metric_gauge(METRIC_FILTER_LSN, (int64_t)wal_archive_sealed_lsn(d->archive));
     metric_gauge(METRIC_XACTS_COMMITTED, (int64_t)atomic_load(&r->committed));
     metric_gauge(METRIC_XACTS_ABORTED, (int64_t)atomic_load(&r->aborted));
-    metric_gauge(METRIC_RESIDENT_PAYLOAD, (int64_t)atomic_load(&budget->used));
+    metric_gauge(METRIC_RESIDENT_PAYLOAD, (int64_t)budget_used(budget));
     metric_gauge(METRIC_RESIDENT_PAYLOAD_PEAK, (int64_t)atomic_load(&budget->peak));
     metric_gauge(METRIC_BUDGET_WAITS, (int64_t)atomic_load(&budget->waits));
     metric_gauge(METRIC_BUDGET_OVERSHOOTS, (int64_t)atomic_load(&budget->overshoots));

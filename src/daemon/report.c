@@ -198,7 +198,7 @@ static void fill_pipeline(struct daemon *d, struct status_report *r)
     struct reorder *re = pipeline_reorder(d->pipeline);
     struct table_fill f = {.d = d, .r = r};
     fill_destinations(d, r);
-    r->resident_bytes = atomic_load(&pipeline_budget(d->pipeline)->used);
+    r->resident_bytes = budget_used(pipeline_budget(d->pipeline));
     r->decoder.commit_lsn = atomic_load(&re->commit_lsn);
     if (re->xacts != NULL)
         fill_open_xacts(re->xacts, r);

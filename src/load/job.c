@@ -25,7 +25,7 @@ struct load_job {
     struct load_jobs *owner;
     struct page_batch *batch;
     const struct route *route;
-    size_t charged;
+    struct budget_permit permit;
     uint64_t seqs[];
 };
 
@@ -85,8 +85,7 @@ static enum status emit(void *ctx, const struct rel_desc *desc, const struct raw
 
 static void job_free(struct load_job *job, struct budget *budget)
 {
-    if (job->charged > 0)
-        budget_release(budget, job->charged);
+    budget_release(budget, &job->permit);
     page_batch_free(job->batch);
     free(job);
 }
@@ -111,9 +110,7 @@ static void job_run(struct worker *w, struct job *job)
         worker_discard(w);
     }
     if (st == OK) {
-        st = worker_finish(w, owner->acks, l->seqs, l->charged, &err);
-        if (st == OK)
-            l->charged = 0;
+        st = worker_finish(w, owner->acks, l->seqs, &l->permit, &err);
     } else {
         worker_discard(w);
     }
@@ -127,7 +124,8 @@ enum status load_jobs_submit(struct load_jobs *j, struct page_batch *batch, stru
     struct load_route *r;
     struct budget *budget = pipeline_budget(j->pipeline);
     size_t bytes = 2 * page_batch_bytes(batch);
-    enum status st = budget_acquire(budget, bytes, err);
+    struct budget_permit permit = {0};
+    enum status st = budget_admit(budget, bytes, &permit, err);
     if (st != OK) {
         page_batch_free(batch);
         return st;
@@ -138,7 +136,7 @@ enum status load_jobs_submit(struct load_jobs *j, struct page_batch *batch, stru
     job->owner = j;
     job->batch = batch;
     job->route = r == NULL ? NULL : r->route;
-    job->charged = bytes;
+    job->permit = permit;
     for (size_t d = 0; d < j->ndestinations; d++)
         job->seqs[d] = ack_register(j->acks[d], j->lsn);
     return pipeline_submit(j->pipeline, &job->job, err);

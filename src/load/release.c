@@ -14,7 +14,7 @@
 struct waiting {
     struct waiting *next;
     struct page_batch *batch;
-    size_t bytes;
+    struct budget_permit permit;
 };
 
 struct release {
@@ -36,7 +36,7 @@ struct release *release_new(struct load *l, size_t max_bytes)
     pthread_condattr_t attr;
     r->load = l;
     r->last = &r->first;
-    budget_init(&r->budget, max_bytes);
+    budget_init(&r->budget, &(struct budget_limits){.admitted = max_bytes});
     pthread_mutex_init(&r->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -62,14 +62,14 @@ void release_free(struct release *r)
 
 enum status release_push(struct release *r, struct page_batch *batch, struct error *err)
 {
-    size_t bytes = page_batch_bytes(batch);
-    if (budget_acquire(&r->budget, bytes, err) != OK) {
+    struct budget_permit permit = {0};
+    if (budget_admit(&r->budget, page_batch_bytes(batch), &permit, err) != OK) {
         page_batch_free(batch);
         return ERR_CANCELLED;
     }
     struct waiting *w = xcalloc(1, sizeof *w);
     w->batch = batch;
-    w->bytes = bytes;
+    w->permit = permit;
     pthread_mutex_lock(&r->lock);
     *r->last = w;
     r->last = &w->next;
@@ -132,7 +132,7 @@ static enum status list_release(struct release *r, struct waiting *list, struct 
             status = batch_release(r, w->batch, lsn, err);
         else
             page_batch_free(w->batch);
-        budget_release(&r->budget, w->bytes);
+        budget_release(&r->budget, &w->permit);
         free(w);
     }
     return status;

@@ -24,7 +24,7 @@ void block_item_free(struct budget *budget, struct block_item *item)
 {
     block_free(item->block);
     target_unref(item->target);
-    budget_release(budget, item->bytes);
+    budget_release(budget, &item->permit);
     free(item);
 }
 

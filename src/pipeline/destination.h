@@ -18,7 +18,8 @@ struct block_item {
     struct target *target; /* a reference */
     struct ack *ack;
     uint64_t seq;
-    size_t bytes;               /* charged to the budget */
+    size_t bytes;
+    struct budget_permit permit; /* for them */
     atomic_ulong *rows_counter; /* of the table, counted when acknowledged; may be NULL */
     struct block_item *next;
 };

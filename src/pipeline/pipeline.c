@@ -10,6 +10,7 @@ struct pipeline {
     struct pipeline_options options;
     struct budget budget;
     struct queue feed, jobs;
+    size_t xact_buffer_max;
     struct destination **destinations;
     size_t ndestinations; /* opened, perhaps in part */
     struct tables *tables;
@@ -80,14 +81,26 @@ static enum status workers_start(struct pipeline *p, struct error *err)
     return OK;
 }
 
+/* The feed and the transaction buffer have limits of their own within resident_payload_max. */
+static void budget_open(struct pipeline *p)
+{
+    const struct config *c = p->options.config;
+    size_t max = (size_t)c->memory.resident_payload_max;
+    size_t feed = MIN(FEED_QUEUE_BYTES, max / 8);
+    p->xact_buffer_max = MIN((size_t)c->memory.xact_buffer_max, max / 2 - feed);
+    struct budget_limits limits =
+        budget_limits_of(max, feed + p->xact_buffer_max, (size_t)c->memory.inline_value_max);
+    budget_init(&p->budget, &limits);
+    queue_init(&p->feed, feed);
+}
+
 enum status pipeline_open(const struct pipeline_options *options, struct pipeline **ret,
                           struct error *err)
 {
     struct pipeline *p = xcalloc(1, sizeof *p);
     p->options = *options;
     *ret = p;
-    budget_init(&p->budget, (size_t)options->config->memory.resident_payload_max);
-    queue_init(&p->feed, FEED_QUEUE_BYTES);
+    budget_open(p);
     queue_init(&p->jobs, JOB_QUEUE_BYTES);
     TRY(destinations_open(p, err));
     p->tables = tables_new(&(struct tables_options){
@@ -140,7 +153,7 @@ enum status pipeline_start(struct pipeline *p, const struct reorder_options *opt
         .fatal = p->options.fatal,
     };
     p->reorder.options.spill_dir = p->options.spill_dir;
-    p->reorder.options.xact_buffer_max = (size_t)c->memory.xact_buffer_max;
+    p->reorder.options.xact_buffer_max = p->xact_buffer_max;
     p->reorder.options.inline_value_max = (size_t)c->memory.inline_value_max;
     reorder_init(&p->reorder);
     p->reorder_ready = true;
@@ -152,9 +165,13 @@ enum status pipeline_start(struct pipeline *p, const struct reorder_options *opt
 
 enum status pipeline_feed(struct pipeline *p, struct feed_batch *batch, struct error *err)
 {
-    enum status st = queue_push(&p->feed, batch, batch->frames.len + sizeof *batch, err);
-    if (st != OK)
+    size_t bytes = batch->frames.len;
+    budget_buffered_add(&p->budget, bytes);
+    enum status st = queue_push(&p->feed, batch, bytes + sizeof *batch, err);
+    if (st != OK) {
+        budget_buffered_sub(&p->budget, bytes);
         feed_batch_free(batch);
+    }
     return st;
 }
 

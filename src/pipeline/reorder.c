@@ -4,11 +4,12 @@
 
 #include <stdlib.h>
 
+#define SLICE_BUILT_MAX ((size_t)4 << 20)
 #define PG_EPOCH_US INT64_C(946684800000000)
 
 void reorder_init(struct reorder *r)
 {
-    r->xacts = xact_buffer_new(r->options.spill_dir, r->options.xact_buffer_max);
+    r->xacts = xact_buffer_new(r->options.spill_dir, r->options.xact_buffer_max, r->budget);
     r->routes = routes_new(r->tables, r->history);
     r->toast = toast_index_new();
     atomic_store(&r->load_guard, r->options.load_xid != InvalidTransactionId);
@@ -23,6 +24,16 @@ void reorder_fini(struct reorder *r)
     free(r->datums);
 }
 
+/* What was built so far goes on its way once it is large: a few frames may make many bytes. The
+ * frames stay charged as long as they are there. */
+static enum status flush_large(struct worker *w, struct slice *s, struct ack *const *acks,
+                               struct error *err)
+{
+    return worker_built_bytes(w) < SLICE_BUILT_MAX
+               ? OK
+               : worker_send(w, acks, s->seqs, &s->permit, s->frames.len, err);
+}
+
 static void slice_run(struct worker *w, struct job *job)
 {
     struct slice *s = (struct slice *)job;
@@ -32,6 +43,7 @@ static void slice_run(struct worker *w, struct job *job)
     for (size_t d = 0; d < s->ndestinations; d++)
         acks[d] = w->shared->destinations[d]->ack;
     w->rows_hint = s->nrows / MAX(s->nroutes, 1) + 16;
+    uint32_t rows = 0;
     for (size_t at = 0; at < s->frames.len && st == OK;) {
         const struct change_frame *f = (const struct change_frame *)(s->frames.data + at);
         const struct aux_frame *aux = (const struct aux_frame *)((const uint8_t *)f + f->head.len);
@@ -42,13 +54,13 @@ static void slice_run(struct worker *w, struct job *job)
         if (st == ERR_DATA) /* a value's own bytes are damaged: this table ends, not the stream */
             st = tables_stop(w->shared->tables, s->routes[f->route]->table->oid, f->head.lsn,
                              err.message, &err);
+        if (st == OK && (++rows % 64 == 0 || f->naux > 0))
+            st = flush_large(w, s, acks, &err);
     }
     if (st == OK)
-        st = worker_finish(w, acks, s->seqs, s->charged, &err);
+        st = worker_finish(w, acks, s->seqs, &s->permit, &err);
     else
         worker_discard(w);
-    if (st == OK)
-        s->charged = 0;
     free(acks);
     slice_free(s);
     if (st != OK)
@@ -84,8 +96,7 @@ enum status reorder_slice_dispatch(struct reorder *r, struct error *err)
         return OK;
     /* the columns made of it take about as much as the raw tuples */
     size_t bytes = 2 * s->frames.len + sizeof *s;
-    TRY(budget_acquire(r->budget, bytes, err));
-    s->charged = bytes;
+    TRY(budget_admit(r->budget, bytes, &s->permit, err));
     s->job.bytes = bytes;
     r->slice = NULL;
     enum status st = queue_push(r->jobs, s, bytes, err);
@@ -205,6 +216,7 @@ void *reorder_main(void *arg)
             fatal_raise(r->fatal, &err);
             queue_close(r->feed);
         }
+        budget_buffered_sub(r->budget, b->frames.len);
         feed_batch_free(b);
     }
     if (!fatal_is_set(r->fatal) && reorder_slice_dispatch(r, &err) != OK)

@@ -17,8 +17,7 @@ void slice_free(struct slice *s)
         return;
     for (uint32_t i = 0; i < s->nroutes; i++)
         route_unref(s->routes[i]);
-    if (s->charged > 0)
-        budget_release(s->budget, s->charged);
+    budget_release(s->budget, &s->permit);
     buf_free(&s->frames);
     free(s->routes);
     free(s->seqs);

@@ -18,13 +18,13 @@ struct slice {
     struct route **routes; /* references; frames name them by index */
     uint32_t nroutes, routes_cap;
     uint32_t nrows;
-    size_t charged; /* to the budget */
+    struct budget_permit permit;
     uint64_t *seqs; /* per destination */
     size_t ndestinations;
     struct budget *budget;
 };
 
 struct slice *slice_new(size_t ndestinations, struct budget *budget);
-void slice_free(struct slice *s); /* returns what is charged */
+void slice_free(struct slice *s); /* returns what its permit holds */
 /* Index of the route in this slice; takes a reference on first use. */
 uint32_t slice_route(struct slice *s, struct route *route);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SCRATCH_KEEP ((size_t)1 << 20)
 #define PG_EPOCH_US INT64_C(946684800000000)
 
 static void scratch_reserve(struct worker *w, size_t natts)
@@ -115,8 +116,18 @@ static bool builder_is_sent(const struct builder *b)
            (b->table == NULL || atomic_load(&b->table->life) == TABLE_LIFE_STREAMING);
 }
 
+/* The block's bytes: from the permit what it can give, the rest is waited for. */
+static enum status block_charge(struct worker *w, struct block_item *item,
+                                struct budget_permit *permit, size_t keep, struct error *err)
+{
+    size_t held = budget_permit_bytes(permit);
+    size_t moved =
+        budget_permit_move(permit, &item->permit, MIN(item->bytes, held - MIN(held, keep)));
+    return budget_grow(w->shared->budget, item->bytes - moved, &item->permit, err);
+}
+
 static enum status builder_send(struct worker *w, struct builder *b, struct ack *ack, uint64_t seq,
-                                struct error *err)
+                                struct budget_permit *permit, size_t keep, struct error *err)
 {
     struct block_item *item = xcalloc(1, sizeof *item);
     *item = (struct block_item){
@@ -127,28 +138,58 @@ static enum status builder_send(struct worker *w, struct builder *b, struct ack 
         .bytes = block_bytes(b->block) + sizeof *item,
         .rows_counter = b->table == NULL ? NULL : &b->table->rows[b->destination],
     };
-    budget_add(w->shared->budget, item->bytes);
+    enum status st = block_charge(w, item, permit, keep, err);
+    if (st != OK) {
+        block_item_free(w->shared->budget, item);
+        return st;
+    }
     ack_add(ack, seq, 1);
     return destination_push(w->shared->destinations[b->destination], item, err);
 }
 
-enum status worker_finish(struct worker *w, struct ack *const *acks, const uint64_t *seqs,
-                          size_t charged, struct error *err)
+size_t worker_built_bytes(const struct worker *w)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < w->nbuilders; i++)
+        bytes += block_bytes(w->builders[i].block);
+    return bytes;
+}
+
+enum status worker_send(struct worker *w, struct ack *const *acks, const uint64_t *seqs,
+                        struct budget_permit *permit, size_t keep, struct error *err)
 {
     enum status st = OK;
     for (size_t i = 0; i < w->nbuilders; i++) {
         struct builder *b = &w->builders[i];
         if (st == OK && builder_is_sent(b))
-            st = builder_send(w, b, acks[b->destination], seqs[b->destination], err);
+            st = builder_send(w, b, acks[b->destination], seqs[b->destination], permit, keep, err);
         else
             builder_fini(b);
     }
     w->nbuilders = 0;
-    if (st == OK)
-        budget_release(w->shared->budget, charged);
-    for (size_t d = 0; d < w->shared->ndestinations && st == OK; d++)
-        ack_done(acks[d], seqs[d], 1);
     return st;
+}
+
+/* Large values need not come again soon. */
+static void scratch_shrink(struct worker *w)
+{
+    for (size_t i = 0; i < w->datums_cap; i++) {
+        if (w->plain[i].cap > SCRATCH_KEEP)
+            buf_free(&w->plain[i]);
+        if (w->old_plain[i].cap > SCRATCH_KEEP)
+            buf_free(&w->old_plain[i]);
+    }
+}
+
+enum status worker_finish(struct worker *w, struct ack *const *acks, const uint64_t *seqs,
+                          struct budget_permit *permit, struct error *err)
+{
+    TRY(worker_send(w, acks, seqs, permit, 0, err));
+    scratch_shrink(w);
+    budget_release(w->shared->budget, permit);
+    for (size_t d = 0; d < w->shared->ndestinations; d++)
+        ack_done(acks[d], seqs[d], 1);
+    return OK;
 }
 
 void *worker_main(void *arg)

@@ -51,11 +51,16 @@ enum status worker_add_new(struct worker *w, const struct route *route,
 enum status worker_add_change(struct worker *w, const struct route *route,
                               const struct change_frame *f, const struct aux_frame *aux,
                               struct error *err) CHECKED;
-/* Sends the blocks under the numbers given (per destination, of the acks given) and reports their
- * placement. `charged` bytes of the budget are handed over to the blocks or returned;
- * on failure they stay the caller's. */
+/* Sends the blocks under the numbers given (per destination, of the acks given); their bytes are
+ * taken over from the permit, of which `keep` stay, and beyond it from the budget. More rows may
+ * follow. */
+enum status worker_send(struct worker *w, struct ack *const *acks, const uint64_t *seqs,
+                        struct budget_permit *permit, size_t keep, struct error *err) CHECKED;
+/* Sends the rest, reports the placement and returns what is left of the permit; on failure that
+ * stays the caller's. */
 enum status worker_finish(struct worker *w, struct ack *const *acks, const uint64_t *seqs,
-                          size_t charged, struct error *err) CHECKED;
+                          struct budget_permit *permit, struct error *err) CHECKED;
+size_t worker_built_bytes(const struct worker *w);
 /* Drops what was built. */
 void worker_discard(struct worker *w);
 

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define TELL_STEP ((size_t)64 << 10)
+
 struct sub_entry {
     TransactionId xid;
     struct xact *top;
@@ -23,6 +25,10 @@ struct xact_buffer {
     atomic_ullong oldest_lsn;
     atomic_size_t count, bytes;
     atomic_ulong spills;
+    struct budget *budget;
+    size_t told_bytes; /* to the budget, in steps */
+    atomic_size_t spilled_count;
+    atomic_ullong spilled_bytes;
     pthread_mutex_t prepared_lock; /* guards the two below: written here, read for the status */
     struct xact_prepared *prepared;
     size_t nprepared;
@@ -54,11 +60,12 @@ bool xact_is_aborted(struct xact *x, TransactionId xid)
     return bsearch(&xid, x->aborted.xids, x->aborted.n, sizeof xid, xid_order) != NULL;
 }
 
-struct xact_buffer *xact_buffer_new(const char *spill_dir, size_t max_bytes)
+struct xact_buffer *xact_buffer_new(const char *spill_dir, size_t max_bytes, struct budget *budget)
 {
     struct xact_buffer *b = xcalloc(1, sizeof *b);
     b->spill_dir = xstrdup(spill_dir);
     b->max_bytes = max_bytes;
+    b->budget = budget;
     atomic_store(&b->oldest_lsn, UINT64_MAX);
     pthread_mutex_init(&b->prepared_lock, NULL);
     return b;
@@ -67,6 +74,21 @@ struct xact_buffer *xact_buffer_new(const char *spill_dir, size_t max_bytes)
 static void pin_update(struct xact_buffer *b)
 {
     atomic_store(&b->oldest_lsn, b->oldest == NULL ? UINT64_MAX : b->oldest->first_lsn);
+}
+
+/* The bytes in memory changed. */
+static void bytes_tell(struct xact_buffer *b)
+{
+    size_t now = atomic_load_explicit(&b->bytes, memory_order_relaxed);
+    if (b->budget == NULL)
+        return;
+    if (now >= b->told_bytes + TELL_STEP) {
+        budget_buffered_add(b->budget, now - b->told_bytes);
+        b->told_bytes = now;
+    } else if (now + TELL_STEP <= b->told_bytes || (now == 0 && b->told_bytes > 0)) {
+        budget_buffered_sub(b->budget, b->told_bytes - now);
+        b->told_bytes = now;
+    }
 }
 
 static struct xact *xact_new(struct xact_buffer *b, TransactionId xid, XLogRecPtr lsn)
@@ -179,10 +201,14 @@ static void xact_release_one(struct xact_buffer *b, struct xact *x)
     pin_update(b);
     atomic_fetch_sub(&b->count, 1);
     atomic_fetch_sub(&b->bytes, x->mem.len);
+    bytes_tell(b);
     buf_free(&x->mem);
     buf_free(&x->spec);
-    if (x->spill.fd >= 0)
+    if (x->spill.fd >= 0) {
         close(x->spill.fd);
+        atomic_fetch_sub(&b->spilled_count, 1);
+        atomic_fetch_sub(&b->spilled_bytes, x->spill.bytes);
+    }
     free(x->subs.xids);
     free(x->aborted.xids);
     free(x->joined);
@@ -218,15 +244,22 @@ void xact_buffer_free(struct xact_buffer *b)
 static enum status spill_one(struct xact_buffer *b, struct xact *x, struct error *err)
 {
     size_t bytes = x->mem.len;
-    TRY(spill_write(x, b->spill_dir, err));
+    uint64_t before = x->spill.bytes;
+    bool first = x->spill.fd < 0;
+    enum status st = spill_write(x, b->spill_dir, err);
+    if (first && x->spill.fd >= 0)
+        atomic_fetch_add(&b->spilled_count, 1);
+    atomic_fetch_add(&b->spilled_bytes, x->spill.bytes - before);
+    TRY(st);
     atomic_fetch_sub(&b->bytes, bytes);
+    bytes_tell(b);
     return OK;
 }
 
-/* The largest goes to disk first, until the rest fits again. */
+/* The largest goes to disk first, until a quarter is free: the list is not walked for every row. */
 static enum status spill_largest(struct xact_buffer *b, struct error *err)
 {
-    while (atomic_load(&b->bytes) > b->max_bytes) {
+    while (atomic_load(&b->bytes) > b->max_bytes - b->max_bytes / 4) {
         struct xact *largest = NULL;
         for (struct xact *x = b->oldest; x != NULL; x = x->next)
             if (largest == NULL || x->mem.len > largest->mem.len)
@@ -243,6 +276,7 @@ static void append(struct xact_buffer *b, struct xact *x, const void *frame, uin
 {
     buf_put(&x->mem, frame, len);
     atomic_fetch_add_explicit(&b->bytes, len, memory_order_relaxed);
+    bytes_tell(b);
 }
 
 /* True if the frame is about a speculative insert and has been dealt with. */
@@ -424,4 +458,14 @@ size_t xact_buffer_bytes(const struct xact_buffer *b)
 uint64_t xact_buffer_spills(const struct xact_buffer *b)
 {
     return atomic_load(&b->spills);
+}
+
+size_t xact_buffer_spilled_count(const struct xact_buffer *b)
+{
+    return atomic_load(&b->spilled_count);
+}
+
+uint64_t xact_buffer_spilled_bytes(const struct xact_buffer *b)
+{
+    return atomic_load(&b->spilled_bytes);
 }

@@ -6,14 +6,15 @@
  * record of the subtransaction (XLR_BLOCK_ID_TOPLEVEL_XID at wal_level logical). Where that record
  * was before our start, the subtransaction is buffered alone and joined by the commit's list. */
 #pragma once
-#include "base/error.h"
+#include "base/budget.h"
 #include "xact/frame.h"
 
 #include <stdatomic.h>
 
 struct xact_buffer;
 
-struct xact_buffer *xact_buffer_new(const char *spill_dir, size_t max_bytes);
+/* What it holds in memory is told to the budget (NULL: nobody), in steps. */
+struct xact_buffer *xact_buffer_new(const char *spill_dir, size_t max_bytes, struct budget *budget);
 void xact_buffer_free(struct xact_buffer *b);
 
 /* The xid (and its parent) exists from lsn on: pins the floor. */
@@ -75,3 +76,6 @@ XLogRecPtr xact_buffer_oldest_lsn(const struct xact_buffer *b);
 size_t xact_buffer_count(const struct xact_buffer *b);
 size_t xact_buffer_bytes(const struct xact_buffer *b);
 uint64_t xact_buffer_spills(const struct xact_buffer *b);
+/* Transactions that have bytes on disk, and how many bytes. */
+size_t xact_buffer_spilled_count(const struct xact_buffer *b);
+uint64_t xact_buffer_spilled_bytes(const struct xact_buffer *b);

@@ -107,7 +107,7 @@ static void test_values(void **state)
     (void)state;
     for (size_t l = 0; l < LENGTH(limits); l++) {
         struct error err = {0};
-        struct xact_buffer *b = xact_buffer_new(dir, limits[l]);
+        struct xact_buffer *b = xact_buffer_new(dir, limits[l], NULL);
         struct toast_index *t = toast_index_new();
         XLogRecPtr lsn = 1000;
         for (uint32_t i = 0; i < LENGTH(lengths); i++)
@@ -134,7 +134,7 @@ static void test_values(void **state)
 static void test_interleaved(void **state)
 {
     struct error err = {0};
-    struct xact_buffer *b = xact_buffer_new(dir, SIZE_MAX);
+    struct xact_buffer *b = xact_buffer_new(dir, SIZE_MAX, NULL);
     struct toast_index *t = toast_index_new();
     (void)state;
     for (uint32_t seq = 0; seq < 5; seq++)
@@ -152,7 +152,7 @@ static void test_interleaved(void **state)
 static void test_what_is_not_there(void **state)
 {
     struct error err = {0};
-    struct xact_buffer *b = xact_buffer_new(dir, SIZE_MAX);
+    struct xact_buffer *b = xact_buffer_new(dir, SIZE_MAX, NULL);
     struct toast_index *t = toast_index_new();
     uint8_t bytes[3 * CHUNK];
     (void)state;
@@ -176,7 +176,7 @@ static void test_what_is_not_there(void **state)
 static void test_id_used_again(void **state)
 {
     struct error err = {0};
-    struct xact_buffer *b = xact_buffer_new(dir, SIZE_MAX);
+    struct xact_buffer *b = xact_buffer_new(dir, SIZE_MAX, NULL);
     struct toast_index *t = toast_index_new();
     (void)state;
     XLogRecPtr lsn = value_add(b, 10, 100, 7, 3 * CHUNK);
@@ -206,15 +206,15 @@ static void assert_refused(struct xact_buffer *b, XLogRecPtr lsn)
 static void test_damage(void **state)
 {
     struct error err = {0};
-    struct xact_buffer *b = xact_buffer_new(dir, SIZE_MAX);
+    struct xact_buffer *b = xact_buffer_new(dir, SIZE_MAX, NULL);
     (void)state;
     chunk_add(b, 10, 100, 7, 0, 0, CHUNK);
     chunk_add(b, 10, 200, 7, 2, 2 * CHUNK, CHUNK); /* a chunk is left out */
     assert_refused(b, 200);
-    b = xact_buffer_new(dir, SIZE_MAX);
+    b = xact_buffer_new(dir, SIZE_MAX, NULL);
     chunk_add(b, 10, 300, 7, 1, CHUNK, CHUNK); /* not from the first on */
     assert_refused(b, 300);
-    b = xact_buffer_new(dir, SIZE_MAX);
+    b = xact_buffer_new(dir, SIZE_MAX, NULL);
     struct change c = {.kind = CHANGE_INSERT,
                        .lsn = 400,
                        .has_new = true,

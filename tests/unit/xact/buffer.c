@@ -3,7 +3,7 @@
 
 static struct xact_buffer *in_memory(void)
 {
-    return xact_buffer_new("/nonexistent", SIZE_MAX); /* a spill would be an error */
+    return xact_buffer_new("/nonexistent", SIZE_MAX, NULL); /* a spill would be an error */
 }
 
 static void end(struct xact_buffer *b)

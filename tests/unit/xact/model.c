@@ -284,7 +284,7 @@ static void run(unsigned seed, size_t max_bytes, uint64_t *ret_spills, size_t *r
     m.seed = seed;
     m.next_xid = 3;
     m.lsn = 1000;
-    m.buffer = xact_buffer_new(dir, max_bytes);
+    m.buffer = xact_buffer_new(dir, max_bytes, NULL);
     for (int i = 0; i < STEPS; i++) {
         step(&m);
         check_gauges(&m);

@@ -23,7 +23,8 @@ static int teardown(void **state)
 static void test_same_as_in_memory(void **state)
 {
     static const TransactionId subs[] = {11, 12};
-    struct xact_buffer *tiny = xact_buffer_new(dir, 1024), *roomy = xact_buffer_new(dir, SIZE_MAX);
+    struct xact_buffer *tiny = xact_buffer_new(dir, 1024, NULL),
+                       *roomy = xact_buffer_new(dir, SIZE_MAX, NULL);
     CLEANUP_SEEN struct seen_list a = {0}, b = {0};
     (void)state;
     for (uint32_t i = 0; i < 500; i++) {
@@ -62,7 +63,7 @@ static void test_same_as_in_memory(void **state)
 /* More than a block (1 MiB), and one frame that is larger than a block. */
 static void test_blocks(void **state)
 {
-    struct xact_buffer *b = xact_buffer_new(dir, 5 << 20);
+    struct xact_buffer *b = xact_buffer_new(dir, 5 << 20, NULL);
     CLEANUP_SEEN struct seen_list want = {0}, got = {0};
     (void)state;
     for (uint32_t i = 0; i < 120; i++) {
@@ -84,7 +85,7 @@ static void test_blocks(void **state)
 /* The largest goes first: small transactions stay in memory. */
 static void test_largest_is_spilled(void **state)
 {
-    struct xact_buffer *b = xact_buffer_new(dir, 20000);
+    struct xact_buffer *b = xact_buffer_new(dir, 20000, NULL);
     (void)state;
     for (uint32_t i = 0; i < 50; i++) {
         insert_add(b, 10 + i, 0, 1000 + i);
@@ -104,7 +105,7 @@ static void test_largest_is_spilled(void **state)
 /* A waiting speculative insert is beside the stream, wherever the stream is. */
 static void test_speculative_over_a_spill(void **state)
 {
-    struct xact_buffer *b = xact_buffer_new(dir, 1024);
+    struct xact_buffer *b = xact_buffer_new(dir, 1024, NULL);
     struct seen spec = {
         .lsn = 500, .xid = 11, .payload = 9, .len = 24, .flags = CHANGE_SPECULATIVE};
     static const TransactionId subs[] = {11};
@@ -133,7 +134,7 @@ static void test_read_at(void **state)
     (void)state;
     for (size_t l = 0; l < LENGTH(limits); l++) {
         struct error err = {0};
-        struct xact_buffer *b = xact_buffer_new(dir, limits[l]);
+        struct xact_buffer *b = xact_buffer_new(dir, limits[l], NULL);
         struct frame_head *head;
         size_t n = 0;
         for (uint32_t i = 0; i < LENGTH(places); i++) /* 11 is buffered alone */
@@ -178,7 +179,7 @@ static struct xact *spilled(struct xact_buffer *b, uint32_t n)
 static void test_damage_is_found(void **state)
 {
     struct error err = {0};
-    struct xact_buffer *b = xact_buffer_new(dir, 1024);
+    struct xact_buffer *b = xact_buffer_new(dir, 1024, NULL);
     struct xact *x = spilled(b, 30);
     uint32_t first_len, second_len;
     (void)state;
@@ -218,7 +219,7 @@ static void test_damage_is_found(void **state)
 static void test_cut_file_is_found(void **state)
 {
     struct error err = {0};
-    struct xact_buffer *b = xact_buffer_new(dir, 1024);
+    struct xact_buffer *b = xact_buffer_new(dir, 1024, NULL);
     struct xact *x = spilled(b, 30);
     struct xact_reader *r = xact_reader_open(x);
     struct frame_head *head = NULL;
@@ -237,7 +238,7 @@ static void test_cut_file_is_found(void **state)
 static void test_no_directory(void **state)
 {
     struct error err = {0};
-    struct xact_buffer *b = xact_buffer_new("/nonexistent/spill", 100);
+    struct xact_buffer *b = xact_buffer_new("/nonexistent/spill", 100, NULL);
     CLEANUP_BUF struct buf frame = {0};
     (void)state;
     change_put(&frame, (struct seen){.lsn = 1, .xid = 10, .len = 200}, 0);
