@@ -124,6 +124,12 @@ static enum status load_running_hook(void *ctx, TransactionId oldest, struct err
     return OK;
 }
 
+static void load_super_delete_hook(void *ctx, struct rel_file_locator locator, uint64_t tid,
+                                   TransactionId xid)
+{
+    load_super_delete(((struct daemon *)ctx)->load, locator, tid, xid);
+}
+
 static XLogRecPtr lowest_ack(const struct daemon *d)
 {
     XLogRecPtr ack = UINT64_MAX;
@@ -144,6 +150,7 @@ static enum status pipeline_begin(struct daemon *d, struct error *err)
         options.hooks = (struct reorder_hooks){.ctx = d,
                                                .fate = load_fate_hook,
                                                .running = load_running_hook,
+                                               .super_delete = load_super_delete_hook,
                                                .barrier = load_barrier_hook};
     struct destination **destinations;
     size_t n = pipeline_destinations(d->pipeline, &destinations);

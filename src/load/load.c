@@ -12,6 +12,7 @@
 
 #define WAITING_MAX_DEFAULT ((size_t)64 << 20)
 #define UNDECIDED_MAX_DEFAULT ((size_t)16 << 20)
+#define TOASTED_MAX ((size_t)8 << 20)
 #define PIPE_BYTES ((size_t)1 << 20)
 
 static uint32_t locator_hash(struct rel_file_locator l)
@@ -27,7 +28,7 @@ static void rels_index(struct load *l)
     l->by_locator = xcalloc(size, sizeof(struct load_rel *));
     l->by_locator_mask = size - 1;
     for (size_t i = 0; i < l->nrels; i++) {
-        size_t at = locator_hash(l->rels[i].desc->locator) & l->by_locator_mask;
+        size_t at = locator_hash(l->rels[i].locator) & l->by_locator_mask;
         while (l->by_locator[at] != NULL)
             at = (at + 1) & l->by_locator_mask;
         l->by_locator[at] = &l->rels[i];
@@ -38,7 +39,7 @@ struct load_rel *load_rel_find(const struct load *l, struct rel_file_locator loc
 {
     size_t at = locator_hash(locator) & l->by_locator_mask;
     for (; l->by_locator[at] != NULL; at = (at + 1) & l->by_locator_mask)
-        if (rel_file_locator_equal(l->by_locator[at]->desc->locator, locator))
+        if (rel_file_locator_equal(l->by_locator[at]->locator, locator))
             return l->by_locator[at];
     return NULL;
 }
@@ -61,6 +62,7 @@ static void rels_free(struct load *l)
         page_batch_free(l->rels[i].images);
         block_set_free(&l->rels[i].covered);
         free(l->rels[i].accepted);
+        buf_free(&l->rels[i].toasted_rows);
         rel_desc_unref(l->rels[i].desc);
     }
     free(l->rels);
@@ -70,10 +72,19 @@ static void rels_free(struct load *l)
 void load_set_relations(struct load *l, struct rel_desc *const *rels, size_t n)
 {
     rels_free(l);
-    l->rels = xcalloc(n + 1, sizeof *l->rels);
-    l->nrels = n;
-    for (size_t i = 0; i < n; i++)
-        l->rels[i].desc = rel_desc_ref(rels[i]);
+    l->rels = xcalloc(2 * n + 1, sizeof *l->rels);
+    l->nrels = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct load_rel *rel = &l->rels[l->nrels++];
+        rel->desc = rel_desc_ref(rels[i]);
+        rel->locator = rels[i]->locator;
+        if (!l->options.chunks || rels[i]->toast_locator.rel_number == 0)
+            continue;
+        struct load_rel *toast = &l->rels[l->nrels++];
+        toast->desc = rel_desc_ref(rels[i]);
+        toast->locator = rels[i]->toast_locator;
+        toast->chunks = true;
+    }
     rels_index(l);
 }
 
@@ -88,6 +99,7 @@ struct load *load_new(const struct load_options *options)
     l->undecided = undecided_new(l->fates, options->spill_dir,
                                  options->undecided_max_bytes > 0 ? options->undecided_max_bytes
                                                                   : UNDECIDED_MAX_DEFAULT);
+    l->toasted = toasted_new(options->spill_dir, TOASTED_MAX);
     window_init(&l->window, l);
     l->release = release_new(l, options->waiting_max_bytes > 0 ? options->waiting_max_bytes
                                                                : WAITING_MAX_DEFAULT);
@@ -107,6 +119,7 @@ void load_free(struct load *l)
     release_free(l->release);
     window_fini(&l->window);
     undecided_free(l->undecided);
+    toasted_free(l->toasted);
     fates_free(l->fates);
     rels_free(l);
     fatal_fini(&l->failure);
@@ -292,14 +305,14 @@ enum status load_ask(struct load *l, const TransactionId *xids, size_t n, struct
     return OK;
 }
 
-static enum status rows_take_and_submit(struct load *l, TransactionId xid, struct error *err)
+static enum status rows_take_and_submit(struct load *l, struct awaited awaited, struct error *err)
 {
     for (;;) {
         struct load_rel *rel = NULL;
         uint8_t *rows;
         size_t len;
         uint64_t count;
-        TRY(undecided_take(l->undecided, xid, &rel, &rows, &len, &count, err));
+        TRY(undecided_take(l->undecided, awaited, &rel, &rows, &len, &count, err));
         if (rows == NULL)
             return OK;
         struct page_batch *batch = page_batch_new(rel, 0);
@@ -310,33 +323,60 @@ static enum status rows_take_and_submit(struct load *l, TransactionId xid, struc
     }
 }
 
-/* Submits what waits for a transaction whose fate is known; the walk decides by it. */
-static enum status rows_submit(struct load *l, TransactionId xid, struct error *err)
+/* Submits what waits for something that is known; the walk decides by it. */
+static enum status rows_submit(struct load *l, struct awaited awaited, struct error *err)
 {
     atomic_fetch_add(&l->submitting, 1);
-    enum status st = rows_take_and_submit(l, xid, err);
+    enum status st = rows_take_and_submit(l, awaited, err);
     atomic_fetch_sub(&l->submitting, 1);
     return st;
 }
 
-/* Asks for those of the waiting transactions that precede `before` (0 = all). */
+/* Asks for those of the waiting transactions that precede `before` (0 = all). What precedes an
+ * oldest running transaction of the stream and is over has nothing more to come in the WAL. */
 static enum status waiting_settle(struct load *l, TransactionId before, struct error *err)
 {
-    CLEANUP_FREE TransactionId *xids = NULL;
-    size_t n = undecided_xids(l->undecided, &xids), kept = 0;
+    CLEANUP_FREE struct awaited *list = NULL;
+    size_t n = undecided_awaited(l->undecided, &list), kept = 0;
+    CLEANUP_FREE TransactionId *xids = xmalloc((n + 1) * sizeof *xids);
     for (size_t i = 0; i < n; i++)
-        if (before == 0 || xid_precedes(xids[i], before))
-            xids[kept++] = xids[i];
+        if (list[i].kind != AWAIT_MEMBERS && (before == 0 || xid_precedes(list[i].number, before)))
+            xids[kept++] = list[i].number;
     TRY(load_ask(l, xids, kept, err));
-    for (size_t i = 0; i < kept; i++)
+    for (size_t i = 0; i < kept && before != 0; i++)
         if (fates_get(l->fates, xids[i]) != FATE_UNKNOWN)
-            TRY(rows_submit(l, xids[i], err));
+            fates_end_set(l->fates, xids[i], fates_get(l->fates, xids[i]) == FATE_COMMITTED);
+    for (size_t i = 0; i < n; i++)
+        if (fates_settled(l->fates, list[i]))
+            TRY(rows_submit(l, list[i], err));
     return OK;
+}
+
+/* Multixacts of before the window: their members have landed with the backup. */
+static enum status members_settle(struct load *l, struct error *err)
+{
+    CLEANUP_FREE struct awaited *list = NULL;
+    size_t n = undecided_awaited(l->undecided, &list);
+    struct members *members =
+        members_new(l->shadow_dir, l->window.next_multi, l->window.next_multi_offset);
+    enum status st = OK;
+    for (size_t i = 0; i < n && st == OK; i++) {
+        enum updater_fact fact;
+        TransactionId xid = InvalidTransactionId;
+        if (list[i].kind != AWAIT_MEMBERS)
+            continue;
+        st = members_updater(members, list[i].number, &fact, &xid, err);
+        if (st == OK)
+            fates_updater_set(l->fates, list[i].number, fact, xid);
+    }
+    members_free(members);
+    return st;
 }
 
 enum status load_finish(struct load *l, struct error *err)
 {
     TRY(load_check(l, err));
+    TRY(members_settle(l, err));
     atomic_store(&l->finishing, true);
     return waiting_settle(l, 0, err);
 }
@@ -345,16 +385,37 @@ uint64_t load_undecided_count(struct load *l)
 {
     /* in this order: what is taken is counted as being submitted before it is no longer undecided
      */
-    uint64_t n = undecided_count(l->undecided);
+    uint64_t n = undecided_count(l->undecided) + toasted_count(l->toasted);
     return n + atomic_load(&l->submitting);
+}
+
+void load_settle_begin(struct load *l)
+{
+    atomic_fetch_add(&l->submitting, 1);
+}
+
+void load_settle_end(struct load *l)
+{
+    atomic_fetch_sub(&l->submitting, 1);
 }
 
 enum status load_fate(struct load *l, TransactionId xid, bool committed, struct error *err)
 {
+    const struct awaited fate = {AWAIT_FATE, xid}, end = {AWAIT_END, xid};
     if (xid < FirstNormalTransactionId || !xid_precedes(xid, l->next_xid))
         return OK;
-    fates_set(l->fates, xid, committed ? FATE_COMMITTED : FATE_ABORTED);
-    return undecided_waits_for(l->undecided, xid) ? rows_submit(l, xid, err) : OK;
+    fates_end_set(l->fates, xid, committed);
+    if (undecided_waits_for(l->undecided, fate))
+        TRY(rows_submit(l, fate, err));
+    return undecided_waits_for(l->undecided, end) ? rows_submit(l, end, err) : OK;
+}
+
+void load_super_delete(struct load *l, struct rel_file_locator locator, uint64_t tid,
+                       TransactionId xid)
+{
+    const struct load_rel *rel = load_rel_find(l, locator);
+    if (rel != NULL && xid_precedes(xid, l->next_xid))
+        window_super_delete_note(&l->window, rel, tid, xid);
 }
 
 enum status load_running_xacts(struct load *l, TransactionId oldest, struct error *err)

@@ -3,12 +3,12 @@
  *
  *   load_new → load_backup_run (backup thread; calls `started`, whereupon the caller lets a WAL
  * reader feed load_window_record from start_lsn on) → all batches walked, window past end_lsn →
- * load_finish → the stream calls load_fate and load_running_xacts while load_undecided_count > 0 →
- * load_free.
+ * load_finish → the stream calls load_fate, load_super_delete and load_running_xacts while
+ * load_undecided_count > 0 → load_free.
  *
  * Threads: load_backup_run one (it starts two of its own), the window one, page_batch_walk any
- * number, load_fate and load_running_xacts one (the stream). load_cancel, load_progress_get and
- * load_undecided_count from any. */
+ * number, load_fate, load_super_delete and load_running_xacts one (the stream). load_cancel,
+ * load_progress_get and load_undecided_count from any. */
 #pragma once
 #include "load/page_batch.h"
 #include "load/window.h"
@@ -26,6 +26,8 @@ struct load_options {
     const char *spill_dir;      /* exists; for undecided tuples beyond the memory limit */
     size_t waiting_max_bytes;   /* tar pages waiting for the window; 0 = 64 MiB */
     size_t undecided_max_bytes; /* undecided tuples in memory; 0 = 16 MiB */
+    bool chunks; /* TOAST tables are loaded too, into the chunk store: rows with values there are
+                    kept aside until load_toasted_submit */
 
     void *ctx; /* of all callbacks */
     /* Is this filenode (≥ 16384) one of a catalog of our database? false for pg_largeobject's. */
@@ -47,6 +49,9 @@ struct load_options {
                              struct error *err);
     /* A batch for the workers; may block. Takes the batch, also if it fails. */
     enum status (*submit)(void *ctx, struct page_batch *batch, struct error *err);
+    /* The relation's file of the seed is gone (TRUNCATE …): its rows are discarded by the stream,
+     * so their values need not be there. NULL: none is. Called by load_toasted_submit. */
+    bool (*rows_obsolete)(void *ctx, const struct rel_desc *desc);
     /* This table cannot be loaded exactly; called once a table, from any thread. */
     void (*table_stopped)(void *ctx, const struct rel_desc *desc, const char *reason);
 };
@@ -78,16 +83,42 @@ void load_cancel(struct load *l);
 void load_progress_get(struct load *l, struct load_progress *ret);
 
 /* After load_backup_run has returned, every submitted batch been walked and the window passed
- * end_lsn: asks for the fates of what is still undecided and submits what they decide. */
+ * end_lsn, before anything changes the shadow's directory: reads the members of older multixacts
+ * there, asks for the fates of what is still undecided and submits what they decide. */
 enum status load_finish(struct load *l, struct error *err) CHECKED;
 
-/* Tuples that wait for a transaction. 0 after load_finish and a walk of all batches: it is
- * complete. */
+/* Tuples that wait for a transaction or for their values, and calls between load_settle_begin and
+ * its end. 0 after load_finish and load_toasted_submit and a walk of all batches: it is complete. */
 uint64_t load_undecided_count(struct load *l);
+/* Around what a transaction's end makes: load_fate, the wait for its rows, load_toasted_submit. */
+void load_settle_begin(struct load *l);
+void load_settle_end(struct load *l);
+
+/* Keeps a row of the batch whose values lie out of line (of value_bytes in all); copies the tuple.
+ * Any thread. */
+enum status load_toasted_add(struct load *l, const struct page_batch *batch,
+                             const struct raw_tuple *tuple, uint64_t tid, TransactionId xmin,
+                             uint64_t value_bytes, struct error *err) CHECKED;
+/* Submits the rows that were kept, as batches with `toasted` set. To be called when the chunks of all
+ * batches submitted before are in the store: after the pages have been walked, after load_finish,
+ * after what load_fate or load_running_xacts submitted. One thread at a time. */
+enum status load_toasted_submit(struct load *l, struct error *err) CHECKED;
+/* The rows of such a batch; they point into it. *pos begins at 0. */
+struct load_toasted_row {
+    struct raw_tuple raw;
+    uint64_t tid, value_bytes;
+    TransactionId xmin;
+};
+enum status load_toasted_next(const struct page_batch *batch, size_t *pos, bool *ret_more,
+                              struct load_toasted_row *ret, struct error *err) CHECKED;
 
 /* From the stream, for every commit or abort, top-level and listed subtransactions alike. Cheap if
  * nothing waits for the xid; else submits its tuples. */
 enum status load_fate(struct load *l, TransactionId xid, bool committed, struct error *err) CHECKED;
+
+/* From the stream, before the fate of xid: it took a speculative row back. */
+void load_super_delete(struct load *l, struct rel_file_locator locator, uint64_t tid,
+                       TransactionId xid);
 
 /* From the stream at each RUNNING_XACTS: transactions before oldest that have neither committed nor
  * aborted in the stream died with the server. Asked of the source to be sure (a commit may have

@@ -20,25 +20,41 @@ void block_set_free(struct block_set *s);
 
 struct load_rel {
     struct rel_desc *desc;
+    struct rel_file_locator locator;
+    bool chunks; /* the file is desc's TOAST table */
     atomic_bool stopped;
     /* guarded by load_window.lock */
     struct block_set covered; /* an image or INIT is in the WAL: the tar copy does not count */
     uint32_t *accepted;       /* per segment file: blocks below it were accepted from the tar */
     uint32_t nsegments;
     struct page_batch *images; /* guarded by load_window.images_lock */
+    struct buf toasted_rows;   /* guarded by the lock of load->toasted */
 };
 
 /* blocks of one segment file: RELSEG_SIZE of every stock build (1 GiB) */
 #define LOAD_SEGMENT_BLOCKS 131072u
+
+/* A speculative row that was taken back. */
+struct super_delete {
+    const struct load_rel *rel;
+    uint64_t tid;
+    TransactionId xid;
+};
 
 struct load_window {
     struct load *load;
     pthread_mutex_t images_lock; /* before lock; guards the rels' images and what follows */
     uint32_t pending_pages;      /* of all rels' images */
     bool images_done;            /* the tar is through: images of later records are not needed */
-    pthread_mutex_t lock;        /* guards the rels' sets, waiting on `moved` */
+    pthread_mutex_t lock;        /* guards the rels' sets, super_deletes, waiting on `moved` */
     pthread_cond_t moved;        /* passed has reached `awaited`, or the load is cancelled */
     _Atomic XLogRecPtr passed, awaited;
+    struct super_delete *super_deletes;
+    size_t nsuper_deletes, cap_super_deletes;
+    /* of the backup's checkpoint; 0 before it was seen. The window's thread's, then load_finish's
+     */
+    MultiXactId next_multi;
+    MultiXactOffset next_multi_offset;
 };
 void window_init(struct load_window *w, struct load *l);
 void window_fini(struct load_window *w);
@@ -47,8 +63,30 @@ enum status window_wait(struct load_window *w, XLogRecPtr lsn, struct error *err
 /* Takes the blocks out of the batch whose images are walked instead and notes the rest as accepted.
  * The batch is one run of a file, as it came from the tar. */
 void window_accept(struct load_window *w, struct page_batch *batch);
+/* A speculative row of a transaction below N was taken back. */
+void window_super_delete_note(struct load_window *w, const struct load_rel *rel, uint64_t tid,
+                              TransactionId xid);
+bool window_super_deleted(struct load_window *w, const struct load_rel *rel, uint64_t tid,
+                          TransactionId xid);
 /* No image counts any more; submits what is pending. */
 enum status window_images_finish(struct load_window *w, struct error *err) CHECKED;
+
+/* Members of multixacts, from the pg_multixact that has landed in data_dir (members.c). One thread.
+ */
+struct members;
+struct members *members_new(const char *data_dir, MultiXactId next_multi,
+                            MultiXactOffset next_offset);
+void members_free(struct members *m);
+/* Who updates in a multixact below next_multi; *ret_xid only for UPDATER_XID. UPDATER_LOST: the
+ * files do not have it. ERR_CONFIG if a file cannot be read, ERR_DATA if it is damaged. */
+enum status members_updater(struct members *m, MultiXactId multi, enum updater_fact *ret,
+                            TransactionId *ret_xid, struct error *err) CHECKED;
+
+/* Rows that wait for their values (toasted.c). */
+struct toasted;
+struct toasted *toasted_new(const char *spill_dir, size_t max_bytes);
+void toasted_free(struct toasted *t);
+uint64_t toasted_count(const struct toasted *t);
 
 /* The split thread: archives from the pipe, pages to release (heap_sink.c). */
 struct heap_sink;
@@ -77,6 +115,7 @@ struct load {
     size_t by_locator_mask;
     struct fates *fates;
     struct undecided *undecided;
+    struct toasted *toasted;
     struct load_window window;
     struct release *release;
     struct byte_pipe *pipe;

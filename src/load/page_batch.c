@@ -9,6 +9,7 @@ struct page_batch *page_batch_new(struct load_rel *rel, uint32_t cap_pages)
     struct page_batch *b = xcalloc(1, sizeof *b);
     b->rel = rel;
     b->desc = rel_desc_ref(rel->desc);
+    b->chunks = rel->chunks;
     b->cap_pages = cap_pages;
     b->pages = cap_pages > 0 ? xmalloc((size_t)cap_pages * PG_BLCKSZ) : NULL;
     return b;
@@ -39,7 +40,7 @@ void page_batch_free(struct page_batch *b)
 struct pending {
     struct page_tuple tuple;
     uint64_t tid;
-    TransactionId xid; /* whose fate it needs */
+    struct awaited awaited;
 };
 
 struct walk {
@@ -47,6 +48,7 @@ struct walk {
     struct load *load;
     load_emit_fn emit;
     void *emit_ctx;
+    struct visibility_facts facts;
     struct pending *pending;
     size_t npending, cap_pending;
     uint64_t rows;
@@ -57,30 +59,43 @@ static enum xid_fate known_fate(void *ctx, TransactionId xid)
     return fates_get(ctx, xid);
 }
 
+static bool known_end(void *ctx, TransactionId xid)
+{
+    return fates_has_ended(ctx, xid);
+}
+
+static enum updater_fact known_updater(void *ctx, MultiXactId multi, TransactionId *ret_xid)
+{
+    return fates_updater_get(ctx, multi, ret_xid);
+}
+
 static void pending_push(struct walk *w, const struct page_tuple *t, uint64_t tid,
-                         TransactionId xid)
+                         struct awaited awaited)
 {
     if (w->npending == w->cap_pending) {
         w->cap_pending = MAX(2 * w->cap_pending, 256u);
         w->pending = xrealloc(w->pending, w->cap_pending * sizeof *w->pending);
     }
-    w->pending[w->npending++] = (struct pending){*t, tid, xid};
+    w->pending[w->npending++] = (struct pending){*t, tid, awaited};
 }
 
 static enum status tuple_decide(struct walk *w, const struct page_tuple *t, uint64_t tid,
                                 struct error *err)
 {
-    TransactionId xid = InvalidTransactionId;
-    const char *reason = NULL;
-    switch (tuple_visibility(t, w->load->next_xid, known_fate, w->load->fates, &xid, &reason)) {
+    struct awaited awaited;
+    const char *reason;
+    switch (tuple_visibility(t, w->load->next_xid, &w->facts, &awaited, &reason)) {
     case TUPLE_LIVE:
+        if (tuple_is_speculative(t) &&
+            window_super_deleted(&w->load->window, w->batch->rel, tid, t->xmin))
+            return OK;
         w->rows++;
         return w->emit(w->emit_ctx, w->batch->desc, &t->raw, tid, t->xmin, err);
     case TUPLE_DEAD:
     case TUPLE_SKIP:
         return OK;
     case TUPLE_UNDECIDED:
-        pending_push(w, t, tid, xid);
+        pending_push(w, t, tid, awaited);
         return OK;
     case TUPLE_UNSUPPORTED:
         load_rel_stop(w->load, w->batch->rel, "block %u offset %u: %s", (uint32_t)(tid >> 16),
@@ -130,8 +145,9 @@ static size_t xids_collect(const struct walk *w, TransactionId *ret)
 {
     size_t n = 0, unique = 0;
     for (size_t i = 0; i < w->npending; i++)
-        if (i == 0 || w->pending[i].xid != w->pending[i - 1].xid)
-            ret[n++] = w->pending[i].xid;
+        if (w->pending[i].awaited.kind == AWAIT_FATE &&
+            (n == 0 || w->pending[i].awaited.number != ret[n - 1]))
+            ret[n++] = w->pending[i].awaited.number;
     qsort(ret, n, sizeof *ret, xid_compare);
     for (size_t i = 0; i < n; i++)
         if (unique == 0 || ret[i] != ret[unique - 1])
@@ -153,7 +169,7 @@ static enum status pending_decide(struct walk *w, struct error *err)
     return status;
 }
 
-/* Puts tuples of running transactions into the store. A fate that arrives meanwhile leaves the
+/* Puts tuples that have to wait into the store. A fate that arrives meanwhile leaves the
  * tuple pending: it is decided again. */
 static enum status pending_store(struct walk *w, struct error *err)
 {
@@ -162,8 +178,8 @@ static enum status pending_store(struct walk *w, struct error *err)
         for (size_t i = 0; i < w->npending; i++) {
             const struct pending *p = &w->pending[i];
             bool added;
-            TRY(undecided_add(w->load->undecided, w->batch->rel, p->xid, &p->tuple, p->tid, &added,
-                              err));
+            TRY(undecided_add(w->load->undecided, w->batch->rel, p->awaited, &p->tuple, p->tid,
+                              &added, err));
             if (!added)
                 w->pending[kept++] = *p;
         }
@@ -203,7 +219,13 @@ static enum status batch_walk(struct walk *w, struct error *err)
 enum status page_batch_walk(const struct page_batch *batch, struct load *load, load_emit_fn emit,
                             void *emit_ctx, struct error *err)
 {
-    struct walk w = {.batch = batch, .load = load, .emit = emit, .emit_ctx = emit_ctx};
+    struct walk w = {
+        .batch = batch,
+        .load = load,
+        .emit = emit,
+        .emit_ctx = emit_ctx,
+        .facts = {load->fates, known_fate, known_end, known_updater},
+    };
     if (atomic_load(&batch->rel->stopped))
         return OK;
     enum status status = batch_walk(&w, err);

@@ -19,6 +19,9 @@ struct page_batch {
     uint8_t *pages;               /* npages × 8192 bytes */
     uint32_t cap_pages;           /* room in pages */
     XLogRecPtr accept_lsn;        /* released once the window has passed it */
+    bool chunks;                  /* its rows are chunks of desc's TOAST table */
+    bool toasted;                 /* rows are for load_toasted_next, not for page_batch_walk */
+    size_t value_bytes;           /* plain bytes of external values they refer to */
     uint8_t *rows;                /* instead of pages: tuples that waited (private form) */
     size_t rows_len;
     uint64_t nrows;
@@ -37,8 +40,8 @@ typedef enum status (*load_emit_fn)(void *ctx, const struct rel_desc *desc,
                                     const struct raw_tuple *tuple, uint64_t tid, TransactionId xmin,
                                     struct error *err);
 
-/* Emits every live tuple of the batch; those whose transaction is still running are copied into the
- * load's store. Runs in any number of threads at once, on batches of their own; may ask the source
+/* Emits every live tuple of the batch; those that wait for a transaction, or for the members of a
+ * multixact, are copied into the load's store. Runs in any number of threads at once, on batches of their own; may ask the source
  * for fates (load_options.ask_fates). Does not free the batch. A table that has been stopped emits
  * nothing. ERR_DATA for a damaged page names relation, block and reason; emit's failure is
  * returned. */

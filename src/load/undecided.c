@@ -19,11 +19,11 @@ struct extent {
     uint64_t count;
 };
 
-/* The tuples of one relation that wait for one transaction: extents in the file, then `rows`. */
+/* The tuples of one relation that wait for one thing: extents in the file, then `rows`. */
 struct group {
     struct group *next;
     struct load_rel *rel;
-    TransactionId xid;
+    struct awaited awaited;
     struct extent *extents;
     size_t nextents, cap_extents, next_extent;
     struct buf rows;
@@ -77,15 +77,20 @@ void undecided_free(struct undecided *u)
     free(u);
 }
 
-static struct group *group_of(struct undecided *u, struct load_rel *rel, TransactionId xid)
+static bool awaited_equal(struct awaited a, struct awaited b)
 {
-    struct group **bucket = &u->buckets[xid % BUCKETS];
+    return a.number == b.number && a.kind == b.kind;
+}
+
+static struct group *group_of(struct undecided *u, struct load_rel *rel, struct awaited awaited)
+{
+    struct group **bucket = &u->buckets[awaited.number % BUCKETS];
     for (struct group *g = *bucket; g != NULL; g = g->next)
-        if (g->xid == xid && g->rel == rel)
+        if (awaited_equal(g->awaited, awaited) && g->rel == rel)
             return g;
     struct group *g = xcalloc(1, sizeof *g);
     g->rel = rel;
-    g->xid = xid;
+    g->awaited = awaited;
     g->next = *bucket;
     *bucket = g;
     return g;
@@ -129,12 +134,13 @@ static enum status spill_all(struct undecided *u, struct error *err)
     return OK;
 }
 
-/* tid, xmin, xmax, ctid, infomask2, infomask, hoff, body length, body */
+/* tid, xmin, xmax, xvac, ctid, infomask2, infomask, hoff, body length, body */
 static void tuple_put(struct buf *b, const struct page_tuple *t, uint64_t tid)
 {
     buf_put_u64(b, tid);
     buf_put_u32(b, t->xmin);
     buf_put_u32(b, t->xmax);
+    buf_put_u32(b, t->xvac);
     buf_put_u32(b, t->ctid_block);
     buf_put_u16(b, t->ctid_offset);
     buf_put_u16(b, t->raw.infomask2);
@@ -144,10 +150,10 @@ static void tuple_put(struct buf *b, const struct page_tuple *t, uint64_t tid)
     buf_put(b, t->raw.body, t->raw.body_len);
 }
 
-static enum status tuple_add(struct undecided *u, struct load_rel *rel, TransactionId xid,
+static enum status tuple_add(struct undecided *u, struct load_rel *rel, struct awaited awaited,
                              const struct page_tuple *t, uint64_t tid, struct error *err)
 {
-    struct group *g = group_of(u, rel, xid);
+    struct group *g = group_of(u, rel, awaited);
     size_t before = g->rows.len;
     tuple_put(&g->rows, t, tid);
     g->rows_count++;
@@ -161,15 +167,15 @@ static enum status tuple_add(struct undecided *u, struct load_rel *rel, Transact
     return OK;
 }
 
-enum status undecided_add(struct undecided *u, struct load_rel *rel, TransactionId xid,
+enum status undecided_add(struct undecided *u, struct load_rel *rel, struct awaited awaited,
                           const struct page_tuple *tuple, uint64_t tid, bool *ret_added,
                           struct error *err)
 {
     enum status status = OK;
     pthread_mutex_lock(&u->lock);
-    bool add = fates_get(u->fates, xid) == FATE_UNKNOWN;
+    bool add = !fates_settled(u->fates, awaited);
     if (add)
-        status = tuple_add(u, rel, xid, tuple, tid, err);
+        status = tuple_add(u, rel, awaited, tuple, tid, err);
     pthread_mutex_unlock(&u->lock);
     if (status == OK)
         *ret_added = add;
@@ -215,15 +221,16 @@ static enum status group_take(struct undecided *u, struct group **link, uint8_t 
     return OK;
 }
 
-enum status undecided_take(struct undecided *u, TransactionId xid, struct load_rel **ret_rel,
+enum status undecided_take(struct undecided *u, struct awaited awaited, struct load_rel **ret_rel,
                            uint8_t **ret_rows, size_t *ret_len, uint64_t *ret_count,
                            struct error *err)
 {
     enum status status = OK;
     *ret_rows = NULL;
     pthread_mutex_lock(&u->lock);
-    for (struct group **link = &u->buckets[xid % BUCKETS]; *link != NULL; link = &(*link)->next) {
-        if ((*link)->xid != xid)
+    struct group **link = &u->buckets[awaited.number % BUCKETS];
+    for (; *link != NULL; link = &(*link)->next) {
+        if (!awaited_equal((*link)->awaited, awaited))
             continue;
         *ret_rel = (*link)->rel;
         status = group_take(u, link, ret_rows, ret_len, ret_count, err);
@@ -244,6 +251,7 @@ enum status undecided_next(const uint8_t *rows, size_t len, size_t *pos, bool *r
     struct undecided_tuple t = {.tid = cursor_u64(&c)};
     t.tuple.xmin = cursor_u32(&c);
     t.tuple.xmax = cursor_u32(&c);
+    t.tuple.xvac = cursor_u32(&c);
     t.tuple.ctid_block = cursor_u32(&c);
     t.tuple.ctid_offset = cursor_u16(&c);
     t.tuple.raw.infomask2 = cursor_u16(&c);
@@ -259,35 +267,36 @@ enum status undecided_next(const uint8_t *rows, size_t len, size_t *pos, bool *r
     return OK;
 }
 
-size_t undecided_xids(struct undecided *u, TransactionId **ret)
+size_t undecided_awaited(struct undecided *u, struct awaited **ret)
 {
     size_t n = 0, cap = 16;
-    TransactionId *xids = xmalloc(cap * sizeof *xids);
+    struct awaited *list = xmalloc(cap * sizeof *list);
     pthread_mutex_lock(&u->lock);
     for (size_t i = 0; i < BUCKETS; i++) {
-        size_t first = n; /* equal xids share a bucket */
+        size_t first = n; /* equal ones share a bucket */
         for (const struct group *g = u->buckets[i]; g != NULL; g = g->next) {
             bool seen = false;
             for (size_t k = first; k < n && !seen; k++)
-                seen = xids[k] == g->xid;
+                seen = awaited_equal(list[k], g->awaited);
             if (seen)
                 continue;
             if (n == cap)
-                xids = xrealloc(xids, (cap *= 2) * sizeof *xids);
-            xids[n++] = g->xid;
+                list = xrealloc(list, (cap *= 2) * sizeof *list);
+            list[n++] = g->awaited;
         }
     }
     pthread_mutex_unlock(&u->lock);
-    *ret = xids;
+    *ret = list;
     return n;
 }
 
-bool undecided_waits_for(struct undecided *u, TransactionId xid)
+bool undecided_waits_for(struct undecided *u, struct awaited awaited)
 {
     bool found = false;
     pthread_mutex_lock(&u->lock);
-    for (const struct group *g = u->buckets[xid % BUCKETS]; g != NULL && !found; g = g->next)
-        found = g->xid == xid;
+    const struct group *g = u->buckets[awaited.number % BUCKETS];
+    for (; g != NULL && !found; g = g->next)
+        found = awaited_equal(g->awaited, awaited);
     pthread_mutex_unlock(&u->lock);
     return found;
 }

@@ -1,5 +1,6 @@
-/* Tuples that wait for the fate of a transaction, by relation and transaction: in memory up to a
- * limit, beyond it in one spill file, which has no name once it is open. Thread-safe. */
+/* Tuples that wait for a transaction or a multixact's members, by relation and what they wait for:
+ * in memory up to a limit, beyond it in one spill file, which has no name once it is open.
+ * Thread-safe. */
 #pragma once
 #include "load/fates.h"
 #include "load/page_batch.h"
@@ -17,16 +18,16 @@ struct undecided_tuple {
 struct undecided *undecided_new(const struct fates *fates, const char *spill_dir, size_t max_bytes);
 void undecided_free(struct undecided *u);
 
-/* Copies the tuple, unless the fate of xid is known by now: then *ret_added is false and the caller
- * decides again. So whoever sets a fate and then takes what waits for it misses nothing. ERR_RETRY
- * if the spill file cannot be written. */
-enum status undecided_add(struct undecided *u, struct load_rel *rel, TransactionId xid,
+/* Copies the tuple, unless what it waits for is known by now: then *ret_added is false and the
+ * caller decides again. So whoever sets a fate and then takes what waits for it misses nothing.
+ * ERR_RETRY if the spill file cannot be written. */
+enum status undecided_add(struct undecided *u, struct load_rel *rel, struct awaited awaited,
                           const struct page_tuple *tuple, uint64_t tid, bool *ret_added,
                           struct error *err) CHECKED;
 
-/* Takes one portion of what waits for xid out of the store: malloc'd bytes for undecided_next, the
+/* Takes one portion of what waits for it out of the store: malloc'd bytes for undecided_next, the
  * relation they belong to. *ret_rows NULL: nothing (more) waits for it. */
-enum status undecided_take(struct undecided *u, TransactionId xid, struct load_rel **ret_rel,
+enum status undecided_take(struct undecided *u, struct awaited awaited, struct load_rel **ret_rel,
                            uint8_t **ret_rows, size_t *ret_len, uint64_t *ret_count,
                            struct error *err) CHECKED;
 
@@ -34,8 +35,8 @@ enum status undecided_take(struct undecided *u, TransactionId xid, struct load_r
 enum status undecided_next(const uint8_t *rows, size_t len, size_t *pos, bool *ret_more,
                            struct undecided_tuple *ret, struct error *err) CHECKED;
 
-/* All transactions something waits for; *ret is malloc'd, each once. */
-size_t undecided_xids(struct undecided *u, TransactionId **ret);
-bool undecided_waits_for(struct undecided *u, TransactionId xid);
+/* All that something waits for; *ret is malloc'd, each once. */
+size_t undecided_awaited(struct undecided *u, struct awaited **ret);
+bool undecided_waits_for(struct undecided *u, struct awaited awaited);
 uint64_t undecided_count(struct undecided *u);
 size_t undecided_spilled_bytes(struct undecided *u);

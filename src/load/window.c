@@ -3,11 +3,14 @@
 #include "load/load_internal.h"
 #include "pg/image.h"
 #include "pg/xact_record.h"
+#include "pg/xlog_record.h"
 
 #include <stdlib.h>
 
 #define RM_HEAP_OP_MASK 0x70
 #define XLH_INSERT_IS_SPECULATIVE 0x04
+#define HEAP_DELETE 0x10
+#define XLH_DELETE_IS_SUPER 0x08
 
 /* Images of all relations that may wait for their batch to fill. */
 #define PENDING_PAGES_MAX 512u
@@ -23,6 +26,7 @@ void window_init(struct load_window *w, struct load *l)
 
 void window_fini(struct load_window *w)
 {
+    free(w->super_deletes);
     pthread_cond_destroy(&w->moved);
     pthread_mutex_destroy(&w->lock);
     pthread_mutex_destroy(&w->images_lock);
@@ -191,7 +195,7 @@ static enum status fate_note(struct load *l, TransactionId xid, bool committed, 
 {
     if (xid < FirstNormalTransactionId || !xid_precedes(xid, l->next_xid))
         return OK;
-    fates_set(l->fates, xid, committed ? FATE_COMMITTED : FATE_ABORTED);
+    fates_end_set(l->fates, xid, committed);
     return atomic_load(&l->finishing) ? load_fate(l, xid, committed, err) : OK;
 }
 
@@ -208,12 +212,101 @@ static enum status xact_note(struct load_window *w, const struct wal_record *r, 
     return OK;
 }
 
+/* Kept for the rows that wait: of transactions that were open at the start, and taken back. */
+void window_super_delete_note(struct load_window *w, const struct load_rel *rel, uint64_t tid,
+                              TransactionId xid)
+{
+    pthread_mutex_lock(&w->lock);
+    if (w->nsuper_deletes == w->cap_super_deletes) {
+        w->cap_super_deletes = MAX(2 * w->cap_super_deletes, 16u);
+        w->super_deletes =
+            xrealloc(w->super_deletes, w->cap_super_deletes * sizeof *w->super_deletes);
+    }
+    w->super_deletes[w->nsuper_deletes++] = (struct super_delete){rel, tid, xid};
+    pthread_mutex_unlock(&w->lock);
+}
+
+bool window_super_deleted(struct load_window *w, const struct load_rel *rel, uint64_t tid,
+                          TransactionId xid)
+{
+    bool found = false;
+    pthread_mutex_lock(&w->lock);
+    for (size_t i = 0; i < w->nsuper_deletes && !found; i++) {
+        const struct super_delete *s = &w->super_deletes[i];
+        found = s->rel == rel && s->tid == tid && s->xid == xid;
+    }
+    pthread_mutex_unlock(&w->lock);
+    return found;
+}
+
+/* xl_heap_delete: xmax, offnum, infobits, flags. */
+static void super_delete_take(struct load_window *w, const struct wal_record *r)
+{
+    const struct wal_block *b = wal_record_block(r, 0);
+    uint16_t offset;
+    if (r->rmid != RM_HEAP_ID || (r->info & RM_HEAP_OP_MASK) != HEAP_DELETE || b == NULL ||
+        r->main_len < 8 || !(r->main_data[7] & XLH_DELETE_IS_SUPER) ||
+        r->start < atomic_load(&w->load->start_lsn) || !xid_precedes(r->xid, w->load->next_xid))
+        return;
+    const struct load_rel *rel = load_rel_find(w->load, b->locator);
+    memcpy(&offset, r->main_data + 4, sizeof offset);
+    if (rel != NULL)
+        window_super_delete_note(w, rel, tid_make(b->block, offset), r->xid);
+}
+
+static enum status multixact_note(struct load_window *w, const struct wal_record *r,
+                                  struct error *err)
+{
+    struct multixact_create create;
+    TRY(multixact_create_parse(r, &create, err));
+    for (uint32_t i = 0; i < create.nmembers; i++) {
+        struct multixact_member m = multixact_create_member(&create, i);
+        if (multixact_member_updates(m))
+            fates_updater_set(w->load->fates, create.multi, UPDATER_XID, m.xid);
+    }
+    return OK;
+}
+
+/* The backup's own checkpoint: multixacts before its next one are in the backup's pg_multixact, all
+ * others in the window. */
+static enum status checkpoint_note(struct load_window *w, const struct wal_record *r,
+                                   struct error *err)
+{
+    struct xlog_record x;
+    if (w->next_multi != 0 || r->body_skipped ||
+        !(wal_record_is_xlog(r, XLOG_CHECKPOINT_ONLINE) ||
+          wal_record_is_xlog(r, XLOG_CHECKPOINT_SHUTDOWN)))
+        return OK;
+    TRY(xlog_record_parse(r, w->load->options.major, &x, err));
+    if (x.checkpoint.redo < atomic_load(&w->load->start_lsn))
+        return OK;
+    w->next_multi = x.checkpoint.next_multi;
+    w->next_multi_offset = x.checkpoint.next_multi_offset;
+    return OK;
+}
+
+static enum status facts_note(struct load_window *w, const struct wal_record *r, struct error *err)
+{
+    switch (r->rmid) {
+    case RM_XACT_ID:
+        return xact_note(w, r, err);
+    case RM_HEAP_ID:
+        super_delete_take(w, r);
+        return OK;
+    case RM_MULTIXACT_ID:
+        return wal_record_is_multixact_create(r) ? multixact_note(w, r, err) : OK;
+    case RM_XLOG_ID:
+        return checkpoint_note(w, r, err);
+    default:
+        return OK;
+    }
+}
+
 enum status load_window_record(struct load_window *w, const struct wal_record *record,
                                struct error *err)
 {
     TRY(load_check(w->load, err));
-    if (record->rmid == RM_XACT_ID)
-        TRY(xact_note(w, record, err));
+    TRY(facts_note(w, record, err));
     /* The reader begins at a segment's start. What a record before the backup's start put on a page
      * is not in the stream, and an image from then lacks what came until the start: only the tar
      * copy has it all. */

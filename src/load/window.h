@@ -1,6 +1,6 @@
 /* The WAL from the backup's start on, as far as the load needs it: which blocks have an image or
- * were initialised (then the tar copy is not used), the fates of transactions, and how far it has
- * come. */
+ * were initialised (then the tar copy is not used), the fates of transactions, the updaters of
+ * multixacts, speculative rows that were taken back, and how far it has come. */
 #pragma once
 #include "pg/wal_record.h"
 

@@ -80,6 +80,7 @@ enum status heap_page_tuple(const struct heap_page *page, OffsetNumber offset,
                 .body = t + SizeofHeapTupleHeader},
         .xmin = get_u32(t),
         .xmax = get_u32(t + 4),
+        .xvac = get_u32(t + 8),
         .ctid_block = (BlockNumber)get_u16(t + 12) << 16 | get_u16(t + 14),
         .ctid_offset = get_u16(t + 16),
     };

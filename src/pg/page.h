@@ -15,6 +15,7 @@ struct heap_page {
 struct page_tuple {
     struct raw_tuple raw;
     TransactionId xmin, xmax;
+    TransactionId xvac; /* only where HEAP_MOVED_* is set; elsewhere a command id */
     BlockNumber ctid_block;
     OffsetNumber ctid_offset;
 };

@@ -128,6 +128,13 @@ static enum status tell_fates(struct reorder *r, const struct xact_frame *f, boo
     return OK;
 }
 
+static void tell_super_delete(struct reorder *r, const struct change_frame *f)
+{
+    const struct reorder_hooks *h = &r->options.hooks;
+    if (f->kind == CHANGE_SPEC_DELETE && h->super_delete != NULL)
+        h->super_delete(h->ctx, f->locator, f->old_tid, f->head.xid);
+}
+
 static enum status commit(struct reorder *r, const struct xact_frame *f, struct error *err)
 {
     /* rows of the initial load that waited for it are durable before it can be acknowledged */
@@ -167,6 +174,8 @@ static enum status take_frame(struct reorder *r, const struct frame_head *head, 
     const struct xact_frame *xf = (const struct xact_frame *)head;
     switch ((enum frame_type)head->type) {
     case FRAME_CHANGE:
+        tell_super_delete(r, (const struct change_frame *)head);
+        return xact_buffer_add(r->xacts, head, err);
     case FRAME_TRUNCATE:
         return xact_buffer_add(r->xacts, head, err);
     case FRAME_SEEN:

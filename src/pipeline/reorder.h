@@ -10,6 +10,9 @@ struct reorder_hooks { /* for the initial load, called on the reorder thread; NU
     void *ctx;
     enum status (*fate)(void *ctx, TransactionId xid, bool committed, struct error *err);
     enum status (*running)(void *ctx, TransactionId oldest_running, struct error *err);
+    /* A speculative row was taken back (super-delete); comes before the fate of xid. */
+    void (*super_delete)(void *ctx, struct rel_file_locator locator, uint64_t tid,
+                         TransactionId xid);
     /* Part of every barrier: rows of the load that are on their way are durable (notes D5). */
     enum status (*barrier)(void *ctx, struct error *err);
 };

@@ -1,6 +1,7 @@
 /* The walk of batches, the window's images and the waiting tuples, without a server. */
 #include "load/load.h"
 
+#include "base/file.h"
 #include "load/load_internal.h"
 #include "test.h"
 
@@ -214,26 +215,109 @@ static void test_running_transaction(void **state)
     }
 }
 
-static void test_multixact_stops_the_table_once(void **state)
+static void window_take(struct walk_test *t, uint8_t rmid, uint8_t info, TransactionId xid,
+                        const void *main_data, uint32_t len)
 {
+    struct error err;
+    struct wal_record r = {.start = 0x1000, .end = 0x2000, .rmid = rmid, .info = info, .xid = xid};
+    r.main_data = main_data;
+    r.main_len = len;
+    if (rmid == RM_HEAP_ID) {
+        r.nblocks = 1;
+        r.blocks[0] = (struct wal_block){.locator = locator, .block = 3};
+    }
+    assert_ok(load_window_record(load_window(t->load), &r, &err));
+}
+
+static void commit_in_window(struct walk_test *t, TransactionId xid)
+{
+    static const uint8_t time[8];
+    window_take(t, RM_XACT_ID, 0x00, xid, time, sizeof time);
+}
+
+/* Its members are in a record of the window: who deletes is known at once. */
+static void test_multixact_of_the_window(void **state)
+{
+    static const uint32_t create[] = {77, 900, 2, 150, 0, 300, 5};
     struct walk_test t;
     struct error err;
     uint8_t page[PG_BLCKSZ];
     (void)state;
     setup(&t, 0);
-    page_make(page, 5, 100, 77, 0x1100);
+    window_take(&t, RM_MULTIXACT_ID, 0x20, 0, create, sizeof create);
+    page_make(page, 5, 100, 77, 0x1150);
     assert_ok(walk_page(&t, 9, page, &err));
-    assert_ok(walk_page(&t, 10, page, &err));
-    assert_int_equal(t.stopped, 1);
-    assert_int_equal(t.emitted, 0);
-    assert_string_equal(t.reason, "block 9 offset 1: a row was updated or deleted while others had "
-                                  "it locked (multixact)");
+    assert_int_equal(load_undecided_count(t.load), 5); /* 300 runs */
+    assert_ok(load_fate(t.load, 300, false, &err));
+    walk_submitted(&t);
+    assert_int_equal(t.emitted, 5);
+    assert_int_equal(t.stopped, 0);
     teardown(&t);
+}
+
+static void segment_write(const char *dir, const char *part, const void *bytes, size_t len)
+{
+    struct error err;
+    static uint8_t segment[2 * PG_BLCKSZ];
+    CLEANUP_FREE char *folder = xasprintf("%s/pg_multixact/%s", dir, part);
+    CLEANUP_FREE char *path = xasprintf("%s/0000", folder);
+    memset(segment, 0, sizeof segment);
+    memcpy(segment, bytes, len);
+    assert_ok(file_mkdir_p(folder, 0700, &err));
+    assert_ok(file_write_atomic(path, segment, sizeof segment, 0600, &err));
+}
+
+/* Multixacts 5 (150 locks, 160 updates) and 6 (two lockers, 260 deletes) are in the landed files, 7
+ * is the next; of 4 nothing is there. */
+static void test_multixacts_of_the_backup(void **state)
+{
+    static const uint32_t offsets[] = {0, 0, 0, 0, 0, 1, 3};
+    /* groups: four statuses, four xids; member 0 is never used */
+    static const uint32_t members[] = {0x00040000u, 0, 150, 160, 151, 0x00000500u, 152, 260};
+    char dir[] = "/tmp/walk-test-XXXXXX";
+    struct error err;
+    uint8_t page[PG_BLCKSZ];
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    segment_write(dir, "offsets", offsets, sizeof offsets);
+    segment_write(dir, "members", members, sizeof members);
+    for (MultiXactId multi = 4; multi <= 7; multi++)
+        for (unsigned running = 0; running < 2; running++) {
+            struct walk_test t;
+            setup(&t, 0);
+            free(t.load->shadow_dir);
+            t.load->shadow_dir = xstrdup(dir);
+            t.load->window.next_multi = 7;
+            t.load->window.next_multi_offset = 6;
+            page_make(page, 5, running ? 300 : 100, multi, running ? 0x1050 : 0x1150);
+            assert_ok(walk_page(&t, 9, page, &err));
+            assert_ok(walk_page(&t, 10, page, &err));
+            assert_int_equal(load_undecided_count(t.load), 10);
+            assert_int_equal(t.stopped, 0);
+            assert_ok(load_finish(t.load, &err));
+            walk_submitted(&t);
+            assert_int_equal(load_undecided_count(t.load), running ? 10 : 0);
+            if (running) { /* the members are known by now: the shadow may change the files */
+                assert_ok(file_remove_tree(dir, false, &err));
+                assert_ok(load_fate(t.load, 300, true, &err));
+                walk_submitted(&t);
+                segment_write(dir, "offsets", offsets, sizeof offsets);
+                segment_write(dir, "members", members, sizeof members);
+            }
+            /* 160 has committed, 260 aborted */
+            assert_int_equal(t.emitted, multi == 6 ? 10 : 0);
+            assert_int_equal(t.stopped, multi == 5 || multi == 6 ? 0 : 1);
+            if (t.stopped)
+                assert_non_null(strstr(t.reason, "the members of its multixact are gone"));
+            teardown(&t);
+        }
+    assert_ok(file_remove_tree(dir, true, &err));
 }
 
 static struct wal_record image_record(BlockNumber block, const uint8_t *page)
 {
-    struct wal_record r = {.start = 0x1000, .end = 0x2000, .rmid = RM_XLOG_ID, .nblocks = 1};
+    struct wal_record r = {
+        .start = 0x1000, .end = 0x2000, .rmid = RM_XLOG_ID, .info = 0xB0, .nblocks = 1};
     r.blocks[0] = (struct wal_block){.locator = locator,
                                      .block = block,
                                      .has_image = page != NULL,
@@ -307,10 +391,48 @@ static void test_speculative_row_of_an_image(void **state)
     assert_ok(window_images_finish(load_window(t.load), &err));
     walk_submitted(&t);
     assert_int_equal(t.emitted, 1);
-    assert_int_equal(t.stopped, 0);
-    assert_ok(walk_page(&t, 3, image, &err)); /* elsewhere nobody knows what becomes of it */
-    assert_int_equal(t.stopped, 1);
     teardown(&t);
+}
+
+/* A speculative row waits until the WAL has been read up to its transaction's end, also if the
+ * source says that it has committed; then it counts unless it was taken back. */
+static void test_speculative_row_of_a_page(void **state)
+{
+    /* xl_heap_delete: xmax, offset 2, infobits, flags with the super-delete */
+    static const uint8_t super[8] = {150, 0, 0, 0, 2, 0, 0, 0x08}, plain[8] = {150, 0, 0, 0, 2};
+    (void)state;
+    for (unsigned round = 0; round < 8; round++) {
+        struct walk_test t;
+        struct error err;
+        uint8_t page[PG_BLCKSZ];
+        bool taken_back = round & 1, in_window = round & 2, ends_early = round & 4;
+        setup(&t, 0);
+        page_make(page, 2, 150, 0, 0x800);
+        put_u16(page + PG_BLCKSZ - 64 + 16, 0xfffe);
+        window_take(&t, RM_HEAP_ID, 0x10, taken_back ? 151 : 150, taken_back ? super : plain, 8);
+        if (taken_back && in_window)
+            window_take(&t, RM_HEAP_ID, 0x10, 150, super, 8);
+        if (in_window && ends_early)
+            commit_in_window(&t, 150);
+        assert_ok(walk_page(&t, 3, page, &err));
+        assert_int_equal(t.emitted, in_window && ends_early && !taken_back ? 2 : 1);
+        if (in_window && !ends_early)
+            commit_in_window(&t, 150);
+        assert_ok(load_finish(t.load, &err));
+        walk_submitted(&t);
+        assert_int_equal(load_undecided_count(t.load), in_window ? 0 : 1);
+        if (taken_back && !in_window)
+            load_super_delete(t.load, locator, tid_make(3, 2), 150);
+        if (!in_window && ends_early)
+            assert_ok(load_running_xacts(t.load, 151, &err));
+        else
+            assert_ok(load_fate(t.load, 150, true, &err));
+        walk_submitted(&t);
+        assert_int_equal(t.emitted, taken_back ? 1 : 2);
+        assert_int_equal(load_undecided_count(t.load), 0);
+        assert_int_equal(t.stopped, 0);
+        teardown(&t);
+    }
 }
 
 static void test_cancel(void **state)
@@ -335,9 +457,11 @@ int main(void)
         cmocka_unit_test(test_damaged_page_is_named),
         cmocka_unit_test(test_fates_are_asked_once_a_batch),
         cmocka_unit_test(test_running_transaction),
-        cmocka_unit_test(test_multixact_stops_the_table_once),
+        cmocka_unit_test(test_multixact_of_the_window),
+        cmocka_unit_test(test_multixacts_of_the_backup),
         cmocka_unit_test(test_images_take_the_place_of_tar_pages),
         cmocka_unit_test(test_speculative_row_of_an_image),
+        cmocka_unit_test(test_speculative_row_of_a_page),
         cmocka_unit_test(test_cancel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
