@@ -11,7 +11,7 @@ void reorder_init(struct reorder *r)
 {
     r->xacts = xact_buffer_new(r->options.spill_dir, r->options.xact_buffer_max, r->budget);
     r->routes = routes_new(r->tables, r->history);
-    r->toast = toast_index_new();
+    r->toast = toast_index_new(r->options.spill_dir);
     atomic_store(&r->load_guard, r->options.load_xid != InvalidTransactionId);
 }
 
