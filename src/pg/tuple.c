@@ -84,6 +84,15 @@ void tuple_shape_free(struct tuple_shape *s)
     free(s);
 }
 
+bool tuple_shape_place(const struct tuple_shape *s, unsigned att, unsigned len,
+                       uint32_t *ret_offset)
+{
+    if (att >= s->nfixed || (unsigned)s->atts[att].len != len)
+        return false;
+    *ret_offset = s->offsets[att];
+    return true;
+}
+
 static enum status att_error(struct error *err, unsigned att, const char *what, uint32_t off,
                              uint32_t len) __attribute__((cold, noinline));
 static enum status att_error(struct error *err, unsigned att, const char *what, uint32_t off,

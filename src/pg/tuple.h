@@ -56,6 +56,10 @@ struct tuple_att {
 struct tuple_shape; /* natts, attributes, cached offsets; immutable, shared by threads */
 struct tuple_shape *tuple_shape_new(const struct tuple_att *atts, unsigned natts);
 void tuple_shape_free(struct tuple_shape *shape);
+/* True if attribute `att` has `len` bytes and lies, in every tuple that holds it and has no NULL,
+ * at *ret_offset behind the header. */
+bool tuple_shape_place(const struct tuple_shape *shape, unsigned att, unsigned len,
+                       uint32_t *ret_offset);
 
 /* Splits a tuple into ret[0 .. natts-1]. Everything is checked: hoff, bitmap, attribute lengths; a
  * tuple with more attributes than the shape is ERR_DATA. Values point into tuple->body. */

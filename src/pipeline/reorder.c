@@ -43,8 +43,13 @@ static void slice_run(struct worker *w, struct job *job)
     for (size_t d = 0; d < s->ndestinations; d++)
         acks[d] = w->shared->destinations[d]->ack;
     w->rows_hint = s->nrows / MAX(s->nroutes, 1) + 16;
-    uint32_t rows = 0;
+    uint32_t rows = 0, plain;
     for (size_t at = 0; at < s->frames.len && st == OK;) {
+        at += row_run_add(w, s->routes, s->frames.data + at, s->frames.len - at, &plain);
+        if (plain > 0) {
+            st = flush_large(w, s, acks, &err);
+            continue;
+        }
         const struct change_frame *f = (const struct change_frame *)(s->frames.data + at);
         const struct aux_frame *aux = (const struct aux_frame *)((const uint8_t *)f + f->head.len);
         at += f->head.len;

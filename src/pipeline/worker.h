@@ -77,6 +77,10 @@ enum status row_append(struct worker *w, const struct route *route, size_t d,
 enum status row_resolve(const struct worker *w, const struct route *route, struct datum *datums,
                         const struct aux_frame *aux, unsigned naux, struct buf *plain,
                         struct error *err) CHECKED;
+/* row_run.c: adds the plain rows at the front of a slice's frames at once; returns their bytes, or
+ * 0 where it is not worth it: the first row goes the way of all others. */
+size_t row_run_add(struct worker *w, struct route *const *routes, const uint8_t *frames, size_t len,
+                   uint32_t *ret_rows);
 /* True if the key columns of the two rows differ in the destination's bytes. */
 enum status row_key_differs(struct worker *w, const struct route *route, size_t d,
                             const struct datum *old_datums, const struct datum *new_datums,

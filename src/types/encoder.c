@@ -34,6 +34,16 @@ static enum encode_result encode_text(const struct encoder *e, const uint8_t *da
     return ENCODE_OK;
 }
 
+/* How many bytes append copies, if that is all it does. */
+static uint8_t copied_bytes(encode_fn append)
+{
+    if (append == encode_copy2)
+        return 2;
+    if (append == encode_copy4)
+        return 4;
+    return append == encode_copy8 ? 8 : 0;
+}
+
 static const char *type_label(const struct att_desc *att, char *space, size_t size)
 {
     if (att->type_name != NULL)
@@ -82,6 +92,7 @@ static enum status plan_target(const struct att_desc *att, const struct type_nod
                          "supported yet by this version",
                          att->name, type_label(att, space, sizeof space), buf_cstr(&text));
     }
+    e->copy = copied_bytes(e->append);
     e->ch_type = xasprintf(e->nullable ? "Nullable(%s)" : "%s", buf_cstr(&text));
     return OK;
 }

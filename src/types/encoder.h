@@ -30,6 +30,8 @@ struct encoder {
     encode_fn append;
     bool nullable;
     uint8_t width; /* fixed target width in bytes, 0 = String */
+    uint8_t copy;  /* bytes of a value if all that append does is copy them, which callers may then
+                      do  themselves; else 0 */
     uint8_t scale; /* Decimal */
     uint8_t precision;
     uint8_t variant; /* private to the type family */
