@@ -110,6 +110,13 @@ static enum status emit_current_noop(struct wal_filter *f, struct error *err)
     return emit_bytes(f, f->scratch.data, r->end, err);
 }
 
+/* Are all its bytes side by side in `out`? */
+static bool lies_in_page(const struct wal_filter *f, const struct wal_record *r)
+{
+    return r->start >= f->start && r->start >= f->base_lsn &&
+           r->start % PG_XLOG_BLCKSZ + MAXALIGN8(r->total_len) <= PG_XLOG_BLCKSZ;
+}
+
 static void count_record(struct wal_filter *f, const struct wal_record *r, enum wal_route route)
 {
     struct wal_filter_counters *n = &f->counters;
@@ -144,9 +151,13 @@ static enum status on_record(void *ctx, const struct wal_record *r, struct error
         TRY(status);
     }
     if (route != WAL_FORWARD && f->emitted_lsn < r->end) {
-        if (!f->decided)
-            noop_begin(f, r);
-        noop_writer_run(&f->noop, f->out.data, f->base_lsn, r->end);
+        if (!f->decided && lies_in_page(f, r)) {
+            noop_in_place(&f->noop_cache, out_at(f, r->start), r->total_len);
+        } else {
+            if (!f->decided)
+                noop_begin(f, r);
+            noop_writer_run(&f->noop, f->out.data, f->base_lsn, r->end);
+        }
     }
     f->decided = false;
     if (wal_record_is_xlog(r, XLOG_SWITCH)) {

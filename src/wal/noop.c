@@ -67,6 +67,28 @@ void noop_writer_init(struct noop_writer *w, struct noop_cache *cache, uint32_t 
     w->segment_bytes = segment_bytes;
 }
 
+void noop_in_place(struct noop_cache *cache, uint8_t *record, uint32_t total_len)
+{
+    uint8_t chunk[8] = {0};
+    size_t size = MAXALIGN8(total_len);
+    uint32_t chunk_len = 0;
+    if (total_len > SizeOfXLogRecord)
+        chunk_len = chunk_header(chunk, total_len);
+    record[16] = XLOG_NOOP;
+    record[17] = RM_XLOG_ID;
+    record[18] = record[19] = 0;
+    uint32_t crc = body_crc(cache, chunk, chunk_len, total_len);
+    crc = wal_header_crc_finish(crc, record);
+    memcpy(record + 20, &crc, 4);
+    if (size == SizeOfXLogRecord)
+        return;
+    memcpy(record + SizeOfXLogRecord, chunk, sizeof chunk);
+    size_t rest = size - SizeOfXLogRecord - sizeof chunk;
+    /* the library's memset: an inlined string instruction costs more than these few bytes */
+    __asm__("" : "+r"(rest));
+    memset(record + SizeOfXLogRecord + sizeof chunk, 0, rest);
+}
+
 void noop_writer_zeros(struct noop_writer *w, uint64_t segment_bytes)
 {
     w->image_len = 0;

@@ -23,6 +23,9 @@ struct noop_writer {
  * it would end in a chunk id without its length). */
 void noop_writer_init(struct noop_writer *w, struct noop_cache *cache, uint32_t total_len,
                       TransactionId xid, XLogRecPtr prev, uint64_t segment_bytes);
+/* The same at once, for a record that lies whole in memory and in one page: its length, xid and
+ * xl_prev are where they were. MAXALIGN8(total_len) bytes are written. */
+void noop_in_place(struct noop_cache *cache, uint8_t *record, uint32_t total_len);
 /* Zeros without end: for a record of which nothing is known. */
 void noop_writer_zeros(struct noop_writer *w, uint64_t segment_bytes);
 /* The next byte to write is record byte `off`, at lsn. */
