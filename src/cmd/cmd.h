@@ -10,7 +10,8 @@ int cmd_wait(const struct command *command, const struct args *args);
 int cmd_sql(const struct command *command, const struct args *args);
 
 int cmd_verify(const struct command *command, const struct args *args);
-int cmd_control(const struct command *command, const struct args *args); /* pause … resync */
+int cmd_control(const struct command *command, const struct args *args); /* pause … reload */
+int cmd_resync(const struct command *command, const struct args *args);
 int cmd_remove(const struct command *command, const struct args *args);
 
 extern const struct flag flags_run[], flags_status[], flags_config[], flags_wait[], flags_sql[],

@@ -1,14 +1,9 @@
-/* pause, resume, reload, resync: one request, as the daemon answers. */
+/* pause, resume, reload: one request, as the daemon answers. */
 #include "cmd/cmd.h"
 #include "ops/control.h"
 
 #include <stdio.h>
 #include <string.h>
-
-const struct flag flags_resync[] = {
-    {"no-wait", NULL, NULL, "return once the copy has begun"},
-    {NULL, NULL, NULL, NULL},
-};
 
 int cmd_control(const struct command *command, const struct args *args)
 {
@@ -20,10 +15,6 @@ int cmd_control(const struct command *command, const struct args *args)
         return EXIT_USAGE;
     CLEANUP_FREE char *path = cmd_control_path(config);
     json_t *request = json_pack("{s:s}", "verb", command->name);
-    if (args->npositional > 0) {
-        json_object_set_new(request, "table", json_string(args->positional[0]));
-        json_object_set_new(request, "wait", json_boolean(!args_has(args, "no-wait")));
-    }
     enum status st = control_call(path, request, -1, &result, &err);
     json_decref(request);
     const char *note = json_string_value(json_object_get(result, "note"));

@@ -2,6 +2,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "daemon/resync.h"
 #include "daemon/state.h"
 
 #include <errno.h>
@@ -117,7 +118,7 @@ static enum status sequence(struct daemon *d, struct error *err)
     if (pthread_create(&d->status_thread, NULL, daemon_status_main, d) != 0)
         return error_sys(err, ERR_RETRY, "cannot start a thread");
     d->status_started = true;
-    return OK;
+    return daemon_resync_start(d, err);
 }
 
 static void *sequence_main(void *arg)
@@ -143,6 +144,7 @@ static void interrupt_all(struct daemon *d, bool keep_pipeline)
         source_sql_interrupt(d->sql);
     if (d->status_sql != NULL)
         source_sql_interrupt(d->status_sql);
+    daemon_resync_interrupt(d);
     if (d->load != NULL && !keep_pipeline)
         load_cancel(d->load);
     if (!keep_pipeline) /* else the drain may have to ask for fates */
@@ -249,6 +251,7 @@ static void join_all(struct daemon *d)
         pthread_join(d->sequence_thread, NULL);
     if (d->status_started)
         pthread_join(d->status_thread, NULL);
+    daemon_resync_join(d);
     if (d->pump != NULL) {
         pump_stop(d->pump); /* it may have been started only just now */
         pump_join(d->pump);
@@ -266,6 +269,7 @@ static void free_all(struct daemon *d)
     pthread_mutex_unlock(&d->lock);
     pump_free(pump);
     pipeline_close(pipeline);
+    daemon_resync_free(d);
     daemon_load_free(d);
     daemon_shadow_stop(d);
     daemon_engines_stop(d);

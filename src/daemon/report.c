@@ -77,6 +77,8 @@ static enum table_state table_state_of(const struct daemon *d, const struct tabl
     switch ((enum table_life)atomic_load(&e->life)) {
     case TABLE_LIFE_STREAMING:
         return atomic_load(&d->state) == DAEMON_BOOTSTRAPPING ? TABLE_LOADING : TABLE_STREAMING;
+    case TABLE_LIFE_RESYNCING:
+        return TABLE_RESYNCING;
     case TABLE_LIFE_STOPPED:
         return TABLE_STOPPED;
     case TABLE_LIFE_SKIPPED:
@@ -85,6 +87,17 @@ static enum table_state table_state_of(const struct daemon *d, const struct tabl
         return TABLE_DROPPED;
     }
     return TABLE_STOPPED;
+}
+
+static const char *table_reason(struct status_report *r, const struct table_entry *e)
+{
+    unsigned long copied = atomic_load(&e->copied);
+    if (e->reason == NULL)
+        return NULL;
+    if (atomic_load(&e->life) != TABLE_LIFE_RESYNCING || !atomic_load(&e->copying) || copied == 0)
+        return arena_strdup(&r->arena, e->reason);
+    CLEANUP_FREE char *text = xasprintf("%s; %lu rows copied", e->reason, copied);
+    return arena_strdup(&r->arena, text);
 }
 
 static void fill_table(void *ctx, const struct table_entry *e)
@@ -109,7 +122,7 @@ static void fill_table(void *ctx, const struct table_entry *e)
             .target = arena_strdup(&r->arena, target),
             .rows = atomic_load(&e->rows[i]),
             .state = table_state_of(f->d, e),
-            .reason = e->reason == NULL ? NULL : arena_strdup(&r->arena, e->reason),
+            .reason = table_reason(r, e),
         };
     }
 }

@@ -1,6 +1,7 @@
 /* The control socket and the HTTP endpoint. */
 #include "base/file.h"
 #include "base/metrics.h"
+#include "daemon/resync.h"
 #include "daemon/state.h"
 
 #include <string.h>
@@ -22,15 +23,6 @@ static enum status verb_status(void *ctx, const struct control_request *request,
     (void)err;
     *ret_result = status_json(ctx);
     return OK;
-}
-
-/* A position inside a page's header is the page's start: nothing ends there, and nothing that does
- * would be sent before the next record. */
-static XLogRecPtr before_page_header(XLogRecPtr lsn, uint64_t segment_bytes)
-{
-    XLogRecPtr in_page = lsn % PG_XLOG_BLCKSZ;
-    XLogRecPtr header = lsn % segment_bytes < PG_XLOG_BLCKSZ ? 40 : 24;
-    return in_page <= header ? lsn - in_page : lsn;
 }
 
 struct wait_call {
@@ -98,8 +90,8 @@ static enum status verb_wait(void *ctx, const struct control_request *request, j
     if (text == NULL)
         TRY(current_lsn(d, &lsn, err));
     enum status st = ERR_RETRY;
-    XLogRecPtr want =
-        before_page_header(lsn, d->source.segment_bytes == 0 ? 16 << 20 : d->source.segment_bytes);
+    XLogRecPtr want = lsn_before_page_header(
+        lsn, d->source.segment_bytes == 0 ? 16 << 20 : d->source.segment_bytes);
     if (atomic_load(&d->state) >= DAEMON_STREAMING && d->pipeline != NULL)
         st = wait_all(d, request, want, deadline, err);
     if (st != OK && st != ERR_RETRY)
@@ -202,7 +194,7 @@ enum status daemon_serve_start(struct daemon *d, struct error *err)
 {
     static const struct control_verb verbs[] = {
         {"status", verb_status}, {"wait", verb_wait},     {"pause", verb_pause},
-        {"resume", verb_resume}, {"reload", verb_later},  {"resync", verb_later},
+        {"resume", verb_resume}, {"reload", verb_later},  {"resync", daemon_resync_verb},
         {"stop", verb_stop},     {"source", verb_source},
     };
     const struct config *c = d->config;

@@ -7,7 +7,8 @@
  *   status  {}                            → the status report (status.h)
  *   wait    {"lsn":"0/…"?,"timeout_ms":N?} →
  * {"reached":bool,"lsn":"0/…","stopped":[{"name","reason"}…]} pause, resume, reload, stop  {} → {}
- * (reload may answer {"note":"…"}) resync  {"table":"s.t","wait":bool}   → {}
+ * (reload may answer {"note":"…"}) resync  {"table":"s.t"} → {"table":"s.t"}: asked for; status
+ * tells the rest
  */
 #pragma once
 #include "base/error.h"

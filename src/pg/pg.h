@@ -47,6 +47,15 @@ static inline uint64_t tid_make(BlockNumber block, OffsetNumber offset)
     return (uint64_t)block << 16 | offset;
 }
 
+/* A position inside a WAL page's header is the page's start: nothing ends there, and nothing that
+ * does would be sent before the next record. */
+static inline XLogRecPtr lsn_before_page_header(XLogRecPtr lsn, uint64_t segment_bytes)
+{
+    XLogRecPtr in_page = lsn % PG_XLOG_BLCKSZ;
+    XLogRecPtr header = lsn % segment_bytes < PG_XLOG_BLCKSZ ? 40 : 24;
+    return in_page <= header ? lsn - in_page : lsn;
+}
+
 /* access/transam.h: modulo-2^32 comparison; special xids sort first */
 static inline bool xid_precedes(TransactionId a, TransactionId b)
 {

@@ -33,10 +33,25 @@ static Oid root_of(const struct rel_desc *d)
     return d->root_oid == 0 ? d->oid : d->root_oid;
 }
 
-static enum status stop(const struct boundary *b, const struct rel_desc *d, const char *reason,
-                        struct error *err)
+/* True if a copy already has what this commit did to the table. */
+static bool is_covered(struct tables *t, Oid root, XLogRecPtr lsn)
 {
-    return tables_stop(b->r->tables, root_of(d), b->commit->end, reason, err);
+    struct table_entry *e = tables_find(t, root);
+    return e != NULL && lsn <= atomic_load(&e->covered);
+}
+
+static enum status again(const struct boundary *b, const struct rel_desc *d,
+                         enum resync_cause cause, const char *reason, struct error *err)
+{
+    /* a partition's rows are part of a table that is right otherwise */
+    bool keep = cause == RESYNC_PARTITION;
+    struct table_entry *e = tables_find(b->r->tables, root_of(d));
+    if (is_covered(b->r->tables, root_of(d), b->commit->end))
+        return OK;
+    if (e != NULL && atomic_load(&e->life) == TABLE_LIFE_SKIPPED &&
+        !tables_selects(b->r->tables, d))
+        return OK;
+    return tables_resync(b->r->tables, root_of(d), b->commit->end, cause, reason, keep, err);
 }
 
 /* A transaction that was open when the load began may have written rows before it that are only in
@@ -55,7 +70,8 @@ static enum status relation_added(const struct boundary *b, const struct rel_des
         TRY(reorder_barrier(b->r, err));
     TRY(tables_add(b->r->tables, now, TABLES_KEEP, b->commit->end, err));
     if (began_before_load(b))
-        return stop(b, now, "created by a transaction that was open when the load began", err);
+        return again(b, now, RESYNC_LOAD,
+                     "created by a transaction that was open when the load began", err);
     return OK;
 }
 
@@ -73,33 +89,57 @@ static const char *shape_change(const struct rel_desc *before, const struct rel_
     return "ALTER TABLE changed its columns";
 }
 
+/* Nothing to be done for the target; but a copy that began before reads the old file. */
+static enum status void_copy(const struct boundary *b, const struct rel_desc *d)
+{
+    struct table_entry *e = tables_find(b->r->tables, root_of(d));
+    if (e != NULL)
+        tables_copy_void(e);
+    return OK;
+}
+
+static enum status shape_changed(const struct boundary *b, const struct rel_desc *before,
+                                 const struct rel_desc *now, struct error *err)
+{
+    const char *reason = shape_change(before, now);
+    Oid was = root_of(before), is = root_of(now);
+    if (was == is)
+        return again(b, now, RESYNC_SHAPE, reason, err);
+    /* attached or detached: a table of its own comes or goes, and rows of the root with it */
+    if (was == before->oid)
+        tables_drop(b->r->tables, was);
+    else
+        TRY(again(b, before, RESYNC_PARTITION, reason, err));
+    if (is != now->oid)
+        return again(b, now, RESYNC_PARTITION, reason, err);
+    TRY(reorder_barrier(b->r, err)); /* its target may take the name of a dropped one's */
+    TRY(tables_add(b->r->tables, now, TABLES_KEEP, b->commit->end, err));
+    return again(b, now, RESYNC_SHAPE, reason, err);
+}
+
 static enum status relation_changed(const struct boundary *b, const struct rel_desc *before,
                                     const struct rel_desc *now, struct error *err)
 {
-    if (!rel_desc_equal(before, now, false)) {
-        if (root_of(before) != root_of(now))
-            TRY(stop(b, before, shape_change(before, now), err));
-        return stop(b, now, shape_change(before, now), err);
-    }
+    if (!rel_desc_equal(before, now, false))
+        return shape_changed(b, before, now, err);
     if (rel_file_locator_equal(before->locator, now->locator))
         return OK;
     if (began_before_load(b))
-        return stop(b, now,
-                    "moved to another file by a transaction that was open when the load "
-                    "began",
-                    err);
+        return again(b, now, RESYNC_LOAD,
+                     "moved to another file by a transaction that was open when the load began",
+                     err);
     /* VACUUM FULL, CLUSTER and SET TABLESPACE log whole pages; an ALTER that rewrites logs every
      * row as an INSERT, perhaps with another key (notes B8) */
     if (!is_truncated(b, now->oid) && has_inserts(b, now->locator))
-        return stop(b, now, "rewritten by ALTER TABLE", err);
+        return again(b, now, RESYNC_REWRITE, "rewritten by ALTER TABLE", err);
     /* SET TABLESPACE keeps the row's TIDs, VACUUM FULL and CLUSTER do not */
     if (now->identity == IDENTITY_TID && before->locator.spc_oid == now->locator.spc_oid &&
         !is_truncated(b, now->oid))
-        return stop(b, now,
-                    "rewritten (VACUUM FULL, CLUSTER): without a key its rows are known by "
-                    "their place",
-                    err);
-    return OK;
+        return again(b, now, RESYNC_REWRITE,
+                     "rewritten (VACUUM FULL, CLUSTER): without a key its rows are known by their "
+                     "place",
+                     err);
+    return void_copy(b, now);
 }
 
 /* DROP of one partition takes its rows out of the root. */
@@ -112,14 +152,14 @@ static enum status relation_dropped(const struct boundary *b, const struct rel_d
         struct table_entry *e = tables_find(b->r->tables, root_oid);
         /* a kept target has every row committed before: those on their way are discarded once the
          * table is no longer streaming */
-        if (e != NULL && atomic_load(&e->life) == TABLE_LIFE_STREAMING)
+        if (e != NULL && table_is_live(e))
             TRY(reorder_barrier(b->r, err));
         tables_drop(b->r->tables, before->oid);
         return OK;
     }
     struct rel_desc *root = history_by_oid(b->r->history, root_oid, b->commit->end);
     if (root != NULL)
-        st = stop(b, before, "one of its partitions was dropped", err);
+        st = again(b, before, RESYNC_PARTITION, "one of its partitions was dropped", err);
     rel_desc_unref(root);
     return st;
 }
@@ -186,8 +226,10 @@ static enum status truncate_leaf(struct reorder *r, const struct truncate_frame 
 {
     struct rel_desc *d = history_by_oid(r->history, oid, lsn);
     enum status st = OK;
-    if (d != NULL && root_of(d) != oid && !truncates(f, root_of(d)))
-        st = tables_stop(r->tables, root_of(d), lsn, "TRUNCATE of one of its partitions", err);
+    if (d != NULL && root_of(d) != oid && !truncates(f, root_of(d)) &&
+        !is_covered(r->tables, root_of(d), lsn))
+        st = tables_resync(r->tables, root_of(d), lsn, RESYNC_PARTITION,
+                           "TRUNCATE of one of its partitions", true, err);
     rel_desc_unref(d);
     return st;
 }
@@ -202,8 +244,9 @@ enum status ddl_truncate(struct reorder *r, const struct truncate_frame *f, XLog
             TRY(truncate_leaf(r, f, f->relids[i], lsn, err));
             continue;
         }
-        if (atomic_load(&e->life) != TABLE_LIFE_STREAMING)
+        if (!table_is_live(e) || lsn <= atomic_load(&e->covered))
             continue;
+        tables_copy_void(e);
         if (!fenced)
             TRY(reorder_barrier(r, err));
         fenced = true;

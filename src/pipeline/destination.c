@@ -113,6 +113,23 @@ enum status destination_execute(struct destination *d, const char *sql, struct e
     return with_ddl(d, execute_once, (void *)(uintptr_t)sql, err);
 }
 
+enum status destination_execute_once(struct destination *d, const char *sql, struct error *err)
+{
+    enum status st = OK;
+    if (d->options.null)
+        return OK;
+    log_debug("msg=statement destination=%s sql=%s", d->options.name, LOG_Q(sql));
+    pthread_mutex_lock(&d->ddl_lock);
+    if (d->ddl != NULL && ch_client_broken(d->ddl))
+        ddl_set(d, NULL);
+    if (d->ddl == NULL)
+        st = ddl_open(d, err);
+    if (st == OK)
+        st = execute_once(d, (void *)(uintptr_t)sql, err);
+    pthread_mutex_unlock(&d->ddl_lock);
+    return st == OK ? OK : error_prefix(err, "destination %s", d->options.name);
+}
+
 struct select_call {
     const char *sql;
     ch_row_fn fn;

@@ -79,6 +79,9 @@ enum status destination_push(struct destination *d, struct block_item *item,
 enum status destination_barrier(struct destination *d, struct ack *ack, struct error *err) CHECKED;
 /* Runs one statement, again and again while the server cannot be reached. */
 enum status destination_execute(struct destination *d, const char *sql, struct error *err) CHECKED;
+/* The same without a second attempt: for what must not be sent twice. */
+enum status destination_execute_once(struct destination *d, const char *sql,
+                                     struct error *err) CHECKED;
 enum status destination_select(struct destination *d, const char *sql, ch_row_fn fn, void *ctx,
                                struct error *err) CHECKED;
 /* No more blocks will come: what is there is sent. */

@@ -175,6 +175,26 @@ enum status pipeline_feed(struct pipeline *p, struct feed_batch *batch, struct e
     return st;
 }
 
+enum status pipeline_call(struct pipeline *p, reorder_fn fn, void *ctx, struct error *err)
+{
+    struct feed_call call = {.fn = fn, .ctx = ctx, .err = err};
+    struct feed_batch *batch = xcalloc(1, sizeof *batch);
+    pthread_mutex_init(&call.lock, NULL);
+    pthread_cond_init(&call.ended, NULL);
+    batch->call = &call;
+    enum status st = pipeline_feed(p, batch, err);
+    if (st == OK) {
+        pthread_mutex_lock(&call.lock);
+        while (!call.done)
+            pthread_cond_wait(&call.ended, &call.lock);
+        pthread_mutex_unlock(&call.lock);
+        st = call.status;
+    }
+    pthread_cond_destroy(&call.ended);
+    pthread_mutex_destroy(&call.lock);
+    return st;
+}
+
 enum status pipeline_submit(struct pipeline *p, struct job *job, struct error *err)
 {
     enum status st = queue_push(&p->jobs, job, job->bytes, err);

@@ -34,6 +34,9 @@ enum status pipeline_start(struct pipeline *p, const struct reorder_options *opt
 
 /* Takes the batch, also on failure. */
 enum status pipeline_feed(struct pipeline *p, struct feed_batch *batch, struct error *err) CHECKED;
+/* Runs fn on the reorder thread, behind everything that was fed before, and returns what it does;
+ * ERR_CANCELLED if the thread leaves first. */
+enum status pipeline_call(struct pipeline *p, reorder_fn fn, void *ctx, struct error *err) CHECKED;
 /* A job for the workers; discarded on failure. */
 enum status pipeline_submit(struct pipeline *p, struct job *job, struct error *err) CHECKED;
 

@@ -85,6 +85,8 @@ static void key_text(const struct reject *r, const struct target *target, struct
         if (at < desc->natts && r->datums[at].state == DATUM_VALUE)
             datum_text(&desc->atts[at], r->datums[at].data, r->datums[at].len, REJECT_TEXT_MAX,
                        out);
+        else if (at < desc->natts && r->datums[at].state == DATUM_TEXT)
+            buf_put(out, r->datums[at].data, MIN(r->datums[at].len, REJECT_TEXT_MAX));
     }
 }
 

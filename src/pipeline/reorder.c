@@ -1,4 +1,4 @@
-#include "pipeline/reorder.h"
+#include "pipeline/resync.h"
 #include "base/fault.h"
 #include "base/log.h"
 
@@ -12,6 +12,7 @@ void reorder_init(struct reorder *r)
     r->xacts = xact_buffer_new(r->options.spill_dir, r->options.xact_buffer_max, r->budget);
     r->routes = routes_new(r->tables, r->history);
     r->toast = toast_index_new(r->options.spill_dir);
+    r->commits = commit_window_new();
     atomic_store(&r->load_guard, r->options.load_xid != InvalidTransactionId);
 }
 
@@ -21,6 +22,7 @@ void reorder_fini(struct reorder *r)
     xact_buffer_free(r->xacts);
     routes_free(r->routes);
     toast_index_free(r->toast);
+    free(r->commits);
     free(r->datums);
 }
 
@@ -146,6 +148,7 @@ static enum status commit(struct reorder *r, const struct xact_frame *f, struct 
     TRY(tell_fates(r, f, true, err));
     struct xact *x = xact_buffer_take(r->xacts, f->head.xid, xact_frame_subs(f), f->nsub);
     bool durable = f->end <= r->options.skip_until;
+    commit_window_add(r->commits, f->head.xid);
     enum status st = OK;
     if (f->head.flags & XACT_BOUNDARY)
         routes_forget(r->routes);
@@ -169,6 +172,7 @@ static enum status running(struct reorder *r, const struct running_frame *f, str
 {
     const struct reorder_hooks *h = &r->options.hooks;
     xact_buffer_running(r->xacts, f->oldest_running);
+    commit_window_running(r->commits, f->next_xid);
     if (atomic_load(&r->load_guard) && !xid_precedes(f->oldest_running, r->options.load_xid))
         atomic_store(&r->load_guard, false);
     return h->running == NULL ? OK : h->running(h->ctx, f->oldest_running, err);
@@ -219,6 +223,16 @@ static enum status take_batch(struct reorder *r, const struct feed_batch *b, str
     return OK;
 }
 
+static void run_call(struct reorder *r, struct feed_call *call)
+{
+    call->status = fatal_is_set(r->fatal) ? error_set(call->err, ERR_CANCELLED, "stopping")
+                                          : call->fn(r, call->ctx, call->err);
+    pthread_mutex_lock(&call->lock);
+    call->done = true;
+    pthread_cond_signal(&call->ended);
+    pthread_mutex_unlock(&call->lock);
+}
+
 void *reorder_main(void *arg)
 {
     struct reorder *r = arg;
@@ -226,7 +240,9 @@ void *reorder_main(void *arg)
     struct error err;
     pthread_setname_np(pthread_self(), "reorder");
     while ((b = queue_pop(r->feed)) != NULL) {
-        if (!fatal_is_set(r->fatal) && take_batch(r, b, &err) != OK) {
+        if (b->call != NULL) {
+            run_call(r, b->call);
+        } else if (!fatal_is_set(r->fatal) && take_batch(r, b, &err) != OK) {
             fatal_raise(r->fatal, &err);
             queue_close(r->feed);
         }

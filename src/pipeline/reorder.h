@@ -5,6 +5,9 @@
 #include "pipeline/toast_index.h"
 #include "pipeline/worker.h"
 
+struct reorder;
+struct commit_window;
+
 struct reorder_hooks { /* for the initial load, called on the reorder thread; NULL members are
                           skipped */
     void *ctx;
@@ -26,6 +29,18 @@ struct reorder_options {
     struct reorder_hooks hooks;
 };
 
+/* Something that runs on the reorder thread between two batches, while its caller waits. */
+typedef enum status (*reorder_fn)(struct reorder *r, void *ctx, struct error *err);
+struct feed_call {
+    reorder_fn fn;
+    void *ctx;
+    struct error *err;
+    enum status status;
+    pthread_mutex_t lock; /* guards done */
+    pthread_cond_t ended;
+    bool done;
+};
+
 struct reorder {
     struct reorder_options options;
     struct queue *feed; /* of struct feed_batch */
@@ -38,7 +53,8 @@ struct reorder {
     struct fatal *fatal;
     struct xact_buffer *xacts;
     struct routes *routes;
-    struct toast_index *toast;
+    struct toast_index *toast; /* of the transaction at hand */
+    struct commit_window *commits; /* which transactions have committed (resync.h) */
     struct slice *slice;  /* open, NULL if none */
     struct datum *datums; /* scratch of planning */
     size_t datums_cap;

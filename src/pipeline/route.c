@@ -6,7 +6,9 @@
 
 struct cached {
     struct rel_file_locator locator;
-    struct route *route; /* NULL: not known */
+    struct route *route;
+    XLogRecPtr covered_until; /* route discards rows that a copy has, those of commits up to here; 0
+                                 = it does not */
     UT_hash_handle hh;
 };
 
@@ -31,6 +33,7 @@ void route_unref(struct route *r)
         target_unref(r->targets[i].target);
         free(r->targets[i].att);
     }
+    route_unref(r->fresh);
     rel_desc_unref(r->desc);
     free(r);
 }
@@ -79,29 +82,65 @@ static bool key_differs(const struct rel_desc *leaf, const struct rel_desc *root
     return false;
 }
 
-static struct route *route_build(struct tables *tables, struct rel_desc *desc,
-                                 struct rel_desc *root, bool toast)
+static struct route *route_alloc(struct tables *tables, struct rel_desc *desc)
 {
-    const struct tables_options *o = tables_options_of(tables);
-    struct route *r = xcalloc(1, sizeof *r + o->ndestinations * sizeof r->targets[0]);
+    size_t n = tables_options_of(tables)->ndestinations;
+    struct route *r = xcalloc(1, sizeof *r + n * sizeof r->targets[0]);
     atomic_init(&r->refs, 1);
     r->desc = rel_desc_ref(desc);
-    r->toast = toast;
-    r->key_differs = root != NULL && root->oid != desc->oid && key_differs(desc, root);
-    r->ndestinations = o->ndestinations;
-    struct table_entry *e = root == NULL ? NULL : tables_find(tables, root->oid);
-    if (e == NULL || atomic_load(&e->life) != TABLE_LIFE_STREAMING)
-        return r;
-    r->table = e;
-    for (size_t i = 0; i < o->ndestinations && !toast; i++) {
-        struct target *target = e->targets[i];
-        if (target == NULL)
+    r->ndestinations = n;
+    return r;
+}
+
+/* False if a column of a target is not in desc. */
+static bool add_targets(struct route *r, const struct rel_desc *root, struct target *const *targets,
+                        bool *ret_any)
+{
+    bool mapped = true;
+    *ret_any = false;
+    for (size_t i = 0; i < r->ndestinations; i++) {
+        struct target *target = targets[i];
+        if (target == NULL || !target_is_open(target))
             continue;
         r->targets[i].att = xcalloc(target->ncols, sizeof(uint16_t));
         r->targets[i].target = target_ref(target);
-        if (!map_columns(desc, root, target, r->targets[i].att))
-            r->table = NULL;
+        mapped = map_columns(r->desc, root, target, r->targets[i].att) && mapped;
+        *ret_any = true;
     }
+    return mapped;
+}
+
+struct route *route_new_fresh(struct tables *tables, struct table_entry *e, struct rel_desc *desc,
+                              struct rel_desc *root, struct target *const *fresh)
+{
+    bool any;
+    struct route *r = route_alloc(tables, desc);
+    r->table = e;
+    if (add_targets(r, root, fresh, &any) && any)
+        return r;
+    route_unref(r);
+    return NULL;
+}
+
+static struct route *route_build(struct tables *tables, struct rel_desc *desc,
+                                 struct rel_desc *root, bool toast)
+{
+    struct route *r = route_alloc(tables, desc);
+    bool any = false, mapped = true;
+    r->toast = toast;
+    r->key_differs = root->oid != desc->oid && key_differs(desc, root);
+    struct table_entry *e = tables_find(tables, root->oid);
+    if (e == NULL || !table_is_live(e))
+        return r;
+    if (toast) {
+        r->table = e;
+        return r;
+    }
+    mapped = add_targets(r, root, e->targets, &any);
+    if (e->fresh != NULL)
+        r->fresh = route_new_fresh(tables, e, desc, root, e->fresh);
+    if (mapped && (any || r->fresh != NULL))
+        r->table = e;
     return r;
 }
 
@@ -149,23 +188,50 @@ void routes_free(struct routes *r)
     free(r);
 }
 
+/* Up to which commit rows of desc are in their table by a copy. */
+static XLogRecPtr covered_lsn(const struct routes *r, const struct rel_desc *desc)
+{
+    Oid root = desc->root_oid == 0 ? desc->oid : desc->root_oid;
+    struct table_entry *e = tables_find(r->tables, root);
+    return e == NULL ? 0 : atomic_load(&e->covered);
+}
+
+static struct cached *cache_fill(struct routes *r, struct rel_file_locator locator, XLogRecPtr lsn)
+{
+    bool toast = false;
+    struct rel_desc *desc = history_by_locator(r->history, locator, lsn, &toast);
+    if (desc == NULL)
+        return NULL; /* it may become known with the next boundary */
+    struct cached *c = xcalloc(1, sizeof *c);
+    c->locator = locator;
+    c->covered_until = toast ? 0 : covered_lsn(r, desc);
+    if (lsn > c->covered_until)
+        c->covered_until = 0;
+    c->route = c->covered_until > 0 ? route_alloc(r->tables, desc)
+                                    : route_build_at(r->tables, desc, toast, lsn);
+    rel_desc_unref(desc);
+    HASH_ADD(hh, r->cache, locator, sizeof c->locator, c);
+    return c;
+}
+
+static void cached_free(struct routes *r, struct cached *c)
+{
+    HASH_DEL(r->cache, c);
+    route_unref(c->route);
+    free(c);
+}
+
 struct route *routes_get(struct routes *r, struct rel_file_locator locator, XLogRecPtr lsn)
 {
     struct cached *c = r->last;
-    if (c != NULL && rel_file_locator_equal(c->locator, locator))
-        return c->route;
-    HASH_FIND(hh, r->cache, &locator, sizeof locator, c);
-    if (c == NULL) {
-        bool toast = false;
-        struct rel_desc *desc = history_by_locator(r->history, locator, lsn, &toast);
-        if (desc == NULL)
-            return NULL; /* not cached: it may become known with the next boundary */
-        c = xcalloc(1, sizeof *c);
-        c->locator = locator;
-        c->route = route_build_at(r->tables, desc, toast, lsn);
-        rel_desc_unref(desc);
-        HASH_ADD(hh, r->cache, locator, sizeof c->locator, c);
+    if (c == NULL || !rel_file_locator_equal(c->locator, locator))
+        HASH_FIND(hh, r->cache, &locator, sizeof locator, c);
+    if (c != NULL && __builtin_expect(c->covered_until > 0 && lsn > c->covered_until, 0)) {
+        cached_free(r, c);
+        c = NULL;
     }
+    if (c == NULL)
+        c = cache_fill(r, locator, lsn);
     r->last = c;
-    return c->route;
+    return c == NULL ? NULL : c->route;
 }

@@ -15,6 +15,7 @@ struct route {
     struct table_entry *table; /* NULL: rows are discarded */
     bool toast;                /* rows are chunks of desc's TOAST table */
     bool key_differs;          /* a leaf logs other old keys than its root's target goes by */
+    struct route *fresh;       /* the same rows go there too: the targets of a copy; NULL if none */
     size_t ndestinations;
     struct route_target targets[];
 };
@@ -30,10 +31,12 @@ void routes_forget(struct routes *r);
 
 /* A route outside the cache, for a known descriptor (the initial load). */
 struct route *route_new(struct tables *tables, struct rel_desc *desc, bool toast);
+/* To the targets of a copy alone; NULL if they do not take rows of desc, a leaf of root. */
+struct route *route_new_fresh(struct tables *tables, struct table_entry *e, struct rel_desc *desc,
+                              struct rel_desc *root, struct target *const *fresh);
 struct route *route_ref(struct route *r);
 void route_unref(struct route *r);
 static inline bool route_is_live(const struct route *r)
 {
-    return r->table != NULL &&
-           atomic_load_explicit(&r->table->life, memory_order_relaxed) == TABLE_LIFE_STREAMING;
+    return r->table != NULL && table_is_live(r->table);
 }

@@ -178,6 +178,10 @@ static enum status append_value(struct worker *w, const struct route *route, str
         return append_bad(w, route, b, c, datums, meta, "NULL where the target is not Nullable",
                           err);
     }
+    if (datum->state == DATUM_TEXT) {
+        encoder_append_text(&col->encoder, datum->data, datum->len, &b->block->cols[c]);
+        return OK;
+    }
     if (datum->state == DATUM_TOO_LARGE)
         return append_bad(w, route, b, c, datums, meta, "larger than memory.inline_value_max", err);
     char text[200];

@@ -1,5 +1,7 @@
 #include "pipeline/tables.h"
+#include "base/fault.h"
 #include "base/log.h"
+#include "base/metrics.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +29,20 @@ struct tables *tables_new(const struct tables_options *options)
     return t;
 }
 
+static void targets_free(struct target **targets, size_t n)
+{
+    for (size_t i = 0; targets != NULL && i < n; i++)
+        target_unref(targets[i]);
+    free(targets);
+}
+
+static void targets_close(struct target *const *targets, size_t n)
+{
+    for (size_t i = 0; targets != NULL && i < n; i++)
+        if (targets[i] != NULL)
+            atomic_store(&targets[i]->closed, true);
+}
+
 void tables_free(struct tables *t)
 {
     struct slot *s, *next;
@@ -36,6 +52,7 @@ void tables_free(struct tables *t)
         HASH_DEL(t->slots, s);
         for (size_t i = 0; i < t->options.ndestinations; i++)
             target_unref(s->entry.targets[i]);
+        targets_free(s->entry.fresh, t->options.ndestinations);
         free(s->entry.targets);
         free(s->entry.rows);
         free(s->entry.name);
@@ -120,6 +137,16 @@ static void entry_set(struct tables *t, struct table_entry *e, enum table_life l
     pthread_mutex_unlock(&t->lock);
 }
 
+static void entry_stop(struct tables *t, struct table_entry *e, const char *reason)
+{
+    pthread_mutex_lock(&t->lock);
+    targets_close(e->targets, t->options.ndestinations);
+    targets_close(e->fresh, t->options.ndestinations);
+    pthread_mutex_unlock(&t->lock);
+    entry_set(t, e, TABLE_LIFE_STOPPED, reason);
+    tables_copy_void(e);
+}
+
 static void skip(struct tables *t, struct table_entry *e, const char *reason)
 {
     log_warn("msg=\"table is not replicated\" table=%s reason=%s", LOG_Q(e->name), LOG_Q(reason));
@@ -162,7 +189,8 @@ static enum bad_value_policy policy_of(const struct config_target *ct)
 struct added {
     size_t made;
     char *reason;    /* why the last one has no target */
-    bool lost;       /* a target that must be there is not */
+    bool lost;       /* the name of a target that must be there is another's */
+    bool missing;    /* a target that must be there is not */
     bool unselected; /* a target is there, but the configuration no longer wants it */
 };
 
@@ -187,89 +215,127 @@ static enum status not_selected(struct destination *d, const struct config_targe
     return OK;
 }
 
-/* The target of one destination. */
-static enum status add_target(struct tables *t, struct table_entry *e, const struct rel_desc *desc,
-                              size_t i, enum tables_mode mode, XLogRecPtr lsn, struct added *added,
-                              struct error *err)
+/* What a table is to become at one destination. */
+struct target_plan {
+    struct config_target ct;
+    char comment[80], fresh_name[80];
+    struct target_options options; /* .columns is the plan's own */
+};
+
+static void target_plan_make(struct tables *t, const struct rel_desc *desc, size_t i,
+                             struct target_plan *plan)
 {
     const struct config_destination *cd = &t->options.config->destinations[i];
-    struct destination *d = t->options.destinations[i];
-    struct config_target ct;
-    struct target *target = NULL;
-    bool lost = false;
-    char comment[80];
-    config_table_resolve(t->options.config, cd, desc->schema, desc->name, &ct);
-    snprintf(comment, sizeof comment, "walshadow %llu/%u/%u",
+    config_table_resolve(t->options.config, cd, desc->schema, desc->name, &plan->ct);
+    snprintf(plan->comment, sizeof plan->comment, "walshadow %llu/%u/%u",
              (unsigned long long)t->options.system_id, t->options.database_oid, desc->oid);
-    if (!ct.replicate)
-        return not_selected(d, &ct, comment, mode, added, err);
-    struct target_override *overrides = xcalloc(ct.ncolumns, sizeof *overrides);
-    for (size_t c = 0; c < ct.ncolumns; c++)
-        overrides[c] = (struct target_override){ct.columns[c].attnum, ct.columns[c].target,
-                                                ct.columns[c].type};
-    struct target_options options = {
-        .database = ct.database,
-        .table = ct.table,
-        .on_bad_value = policy_of(&ct),
+    snprintf(plan->fresh_name, sizeof plan->fresh_name, TABLES_FRESH_PREFIX "%llx_%u_%u",
+             (unsigned long long)t->options.system_id, t->options.database_oid, desc->oid);
+    struct target_override *overrides = xcalloc(plan->ct.ncolumns, sizeof *overrides);
+    for (size_t c = 0; c < plan->ct.ncolumns; c++)
+        overrides[c] = (struct target_override){
+            plan->ct.columns[c].attnum, plan->ct.columns[c].target, plan->ct.columns[c].type};
+    plan->options = (struct target_options){
+        .database = plan->ct.database,
+        .table = plan->ct.table,
+        .on_bad_value = policy_of(&plan->ct),
         .chdb_fsync = cd->kind == DESTINATION_CHDB,
         .fsync_each_insert = cd->fsync == FSYNC_INSERT,
-        .comment = comment,
+        .comment = plan->comment,
         .columns = overrides,
-        .ncolumns = ct.ncolumns,
+        .ncolumns = plan->ct.ncolumns,
     };
-    struct error why;
-    enum status st = target_new(desc, &options, &d->caps, &target, &why);
-    if (st == OK) {
-        struct found_owner owner = {.target = target, .destination = i};
-        tables_each(t, find_owner, &owner);
-        if (owner.owner != NULL) {
-            st = error_set(&why, ERR_CONFIG, "its target %s.%s belongs to %s", target->database,
-                           target->table, owner.owner->name);
-        } else {
-            st = target_table_ensure(d, target, &options, mode, t->options.history, lsn, &lost,
-                                     &why);
-        }
+}
+
+static void target_plan_fini(struct target_plan *plan)
+{
+    free((void *)(uintptr_t)plan->options.columns);
+}
+
+/* The target of desc at destination i. ERR_CONFIG: it cannot be, or its name is another's. */
+static enum status target_plan_target(struct tables *t, const struct rel_desc *desc, size_t i,
+                                      const struct target_plan *plan, struct target **ret,
+                                      struct error *err)
+{
+    struct target *target = NULL;
+    TRY(target_new(desc, &plan->options, &t->options.destinations[i]->caps, &target, err));
+    struct found_owner owner = {.target = target, .destination = i};
+    tables_each(t, find_owner, &owner);
+    if (owner.owner != NULL) {
+        error_set(err, ERR_CONFIG, "its target %s.%s belongs to %s", target->database,
+                  target->table, owner.owner->name);
+        target_unref(target);
+        return ERR_CONFIG;
     }
-    free(overrides);
-    if (st != OK) {
+    *ret = target;
+    return OK;
+}
+
+static void entry_target(struct tables *t, struct table_entry *e, size_t i, struct target *target)
+{
+    pthread_mutex_lock(&t->lock);
+    target_unref(e->targets[i]);
+    e->targets[i] = target;
+    pthread_mutex_unlock(&t->lock);
+}
+
+/* The target of one destination. resync: the table is to be copied again, what is there does not
+ * matter. */
+static enum status add_target(struct tables *t, struct table_entry *e, const struct rel_desc *desc,
+                              size_t i, enum tables_mode mode, bool resync, XLogRecPtr lsn,
+                              struct added *added, struct error *err)
+{
+    struct destination *d = t->options.destinations[i];
+    struct target_plan plan;
+    struct target *target = NULL;
+    enum target_loss loss = TARGET_KEPT;
+    struct error why;
+    target_plan_make(t, desc, i, &plan);
+    if (!plan.ct.replicate) {
+        target_plan_fini(&plan);
+        return not_selected(d, &plan.ct, plan.comment, mode, added, err);
+    }
+    enum status st = target_plan_target(t, desc, i, &plan, &target, &why);
+    if (st == OK && !(resync && mode == TABLES_RESUME))
+        st = target_table_ensure(d, target, &plan.options, mode, t->options.history, lsn, &loss,
+                                 &why);
+    target_plan_fini(&plan);
+    if (st != OK && loss != TARGET_MISSING) {
         target_unref(target);
         if (st != ERR_CONFIG) {
             *err = why;
             return error_prefix(err, "table %s", e->name);
         }
-        added_reason(added, lost, why.message);
+        added_reason(added, loss == TARGET_TAKEN, why.message);
         return OK;
     }
-    pthread_mutex_lock(&t->lock);
-    target_unref(e->targets[i]);
-    e->targets[i] = target;
-    pthread_mutex_unlock(&t->lock);
+    added->missing = added->missing || loss == TARGET_MISSING;
+    if (resync || loss == TARGET_MISSING)
+        atomic_store(&target->closed, true);
+    entry_target(t, e, i, target);
     added->made++;
     return OK;
 }
 
-/* Rows are lost from here on, or have been: the table never again looks whole. */
-static enum status stop_incomplete(struct tables *t, struct table_entry *e, XLogRecPtr lsn,
+/* Rows are missing: it is copied again, or, where its name is taken, never again looks whole. */
+static enum status mark_incomplete(struct tables *t, struct table_entry *e, XLogRecPtr lsn,
                                    const struct added *added, struct error *err)
 {
     if (added->lost)
         return tables_stop(t, e->oid, lsn, added->reason, err);
+    if (added->missing)
+        return tables_resync(t, e->oid, lsn, RESYNC_TARGET, "its target does not exist", false,
+                             err);
     if (added->made == 0 && added->unselected)
-        TRY(history_stop(t->options.history, e->oid, lsn,
-                         "it was not selected for a time: rows are missing. Remove the state "
-                         "directory and load again",
-                         err));
+        return history_resync(t->options.history, e->oid, lsn, "it was not selected for a time",
+                              err);
     return OK;
 }
 
-enum status tables_add(struct tables *t, const struct rel_desc *desc, enum tables_mode mode,
+static enum status add(struct tables *t, const struct rel_desc *desc, enum tables_mode mode,
                        XLogRecPtr lsn, struct error *err)
 {
-    char stopped[400];
-    if (desc->relkind == 't' || desc->relpersistence == 't')
-        return OK; /* TOAST tables; temporary ones, which come and go unnoticed */
-    if (desc->root_oid != 0 && desc->root_oid != desc->oid)
-        return OK; /* rows of a leaf go to its root's target */
+    char reason[400];
     struct table_entry *e = entry_get(t, desc);
     const char *refused = relation_refused(desc);
     if (refused != NULL) {
@@ -278,19 +344,39 @@ enum status tables_add(struct tables *t, const struct rel_desc *desc, enum table
     }
     struct added added = {0};
     enum status st = OK;
+    enum history_state stands = history_state(t->options.history, desc->oid, reason, sizeof reason);
     for (size_t i = 0; i < t->options.ndestinations && st == OK; i++)
-        st = add_target(t, e, desc, i, mode, lsn, &added, err);
-    bool was_stopped =
-        history_state(t->options.history, desc->oid, stopped, sizeof stopped) == HISTORY_STOPPED;
-    if (st == OK && !was_stopped)
-        st = stop_incomplete(t, e, lsn, &added, err);
+        st = add_target(t, e, desc, i, mode, stands == HISTORY_RESYNC, lsn, &added, err);
     if (st == OK && added.made == 0 && !added.lost)
         skip(t, e, added.reason);
-    else if (st == OK && was_stopped)
-        entry_set(t, e, TABLE_LIFE_STOPPED, stopped);
+    else if (st == OK && stands == HISTORY_STOPPED)
+        entry_stop(t, e, reason);
+    else if (st == OK && stands == HISTORY_RESYNC)
+        entry_set(t, e, TABLE_LIFE_RESYNCING, reason);
     else if (st == OK && !added.lost)
         entry_set(t, e, TABLE_LIFE_STREAMING, NULL);
+    if (st == OK && stands == HISTORY_FOLLOWED)
+        st = mark_incomplete(t, e, lsn, &added, err);
     free(added.reason);
+    return st;
+}
+
+enum status tables_add(struct tables *t, const struct rel_desc *desc, enum tables_mode mode,
+                       XLogRecPtr lsn, struct error *err)
+{
+    if (desc->relkind == 't' || desc->relpersistence == 't')
+        return OK; /* TOAST tables; temporary ones, which come and go unnoticed */
+    if (desc->root_oid != 0 && desc->root_oid != desc->oid)
+        return OK; /* rows of a leaf go to its root's target */
+    /* read again after a restart: the target has the shape of its copy */
+    XLogRecPtr covered = history_resynced_lsn(t->options.history, desc->oid);
+    struct rel_desc *copied =
+        covered > lsn ? history_by_oid(t->options.history, desc->oid, covered) : NULL;
+    enum status st = add(t, copied != NULL ? copied : desc, mode, lsn, err);
+    struct table_entry *e = tables_find(t, desc->oid);
+    if (e != NULL)
+        atomic_store(&e->covered, covered);
+    rel_desc_unref(copied);
     return st;
 }
 
@@ -308,12 +394,224 @@ enum status tables_stop(struct tables *t, Oid root_oid, XLogRecPtr lsn, const ch
 {
     struct table_entry *e = tables_find(t, root_oid);
     TRY(history_stop(t->options.history, root_oid, lsn, reason, err));
-    if (e == NULL || atomic_load(&e->life) != TABLE_LIFE_STREAMING)
+    if (e == NULL || !table_is_live(e))
         return OK;
     log_error("msg=\"table stopped: its rows are no longer replicated\" table=%s lsn=" LSN_FMT
               " reason=%s",
               LOG_Q(e->name), LSN_ARGS(lsn), LOG_Q(reason));
-    entry_set(t, e, TABLE_LIFE_STOPPED, reason);
+    entry_stop(t, e, reason);
+    return OK;
+}
+
+bool tables_selects(const struct tables *t, const struct rel_desc *desc)
+{
+    const struct config *c = t->options.config;
+    bool any = false;
+    for (size_t i = 0; i < c->ndestinations && !any; i++) {
+        struct config_target ct;
+        config_table_resolve(c, &c->destinations[i], desc->schema, desc->name, &ct);
+        any = ct.replicate;
+    }
+    return any && relation_refused(desc) == NULL;
+}
+
+static const char *const cause_names[] = {"asked", "shape",        "rewrite", "partition",
+                                          "load",  "initial_copy", "target"};
+
+enum status tables_resync(struct tables *t, Oid root_oid, XLogRecPtr lsn, enum resync_cause cause,
+                          const char *reason, bool keep_target, struct error *err)
+{
+    struct table_entry *e = tables_find(t, root_oid);
+    if (e != NULL && atomic_load(&e->life) == TABLE_LIFE_DROPPED)
+        return OK;
+    TRY(history_resync(t->options.history, root_oid, lsn, reason, err));
+    if (e == NULL)
+        return OK;
+    log_warn("msg=\"table is copied again\" table=%s lsn=" LSN_FMT " reason=%s", LOG_Q(e->name),
+             LSN_ARGS(lsn), LOG_Q(reason));
+    metric_add(metric_series_get(METRIC_RESYNCS, cause_names[cause], NULL), 1);
+    pthread_mutex_lock(&t->lock);
+    if (!keep_target)
+        targets_close(e->targets, t->options.ndestinations);
+    e->retry_ns = 0;
+    free(e->reason);
+    e->reason = xstrdup(reason);
+    atomic_store(&e->life, TABLE_LIFE_RESYNCING);
+    pthread_mutex_unlock(&t->lock);
+    tables_copy_void(e);
+    return OK;
+}
+
+void tables_copy_void(struct table_entry *e)
+{
+    atomic_fetch_add(&e->changes, 1);
+}
+
+struct table_entry *tables_copier_take(struct tables *t)
+{
+    struct slot *s, *next;
+    struct table_entry *found = NULL;
+    uint64_t now = clock_now_ns();
+    pthread_mutex_lock(&t->lock);
+    HASH_ITER (hh, t->slots, s, next)
+        if (found == NULL && atomic_load(&s->entry.life) == TABLE_LIFE_RESYNCING &&
+            !atomic_load(&s->entry.copying) && s->entry.retry_ns <= now)
+            found = &s->entry;
+    if (found != NULL)
+        atomic_store(&found->copying, true);
+    pthread_mutex_unlock(&t->lock);
+    return found;
+}
+
+void tables_copier_leave(struct tables *t, struct table_entry *e, uint64_t retry_ns)
+{
+    pthread_mutex_lock(&t->lock);
+    e->retry_ns = retry_ns;
+    atomic_store(&e->copying, false);
+    pthread_mutex_unlock(&t->lock);
+}
+
+enum status tables_copy_failed(struct tables *t, struct table_entry *e, const char *reason,
+                               struct error *err)
+{
+    for (size_t i = 0; i < t->options.ndestinations; i++)
+        if (e->targets[i] != NULL)
+            return tables_stop(t, e->oid, 0, reason, err);
+    skip(t, e, reason);
+    return OK;
+}
+
+enum status tables_by_name(struct tables *t, const char *name, struct table_entry **ret,
+                           struct error *err)
+{
+    struct slot *s, *next;
+    unsigned n = 0;
+    pthread_mutex_lock(&t->lock);
+    HASH_ITER (hh, t->slots, s, next) {
+        const char *full = s->entry.name, *dot = strchr(full, '.');
+        if (atomic_load(&s->entry.life) == TABLE_LIFE_DROPPED ||
+            (strcmp(full, name) != 0 && (dot == NULL || strcmp(dot + 1, name) != 0)))
+            continue;
+        n++;
+        *ret = &s->entry;
+        if (strcmp(full, name) == 0) {
+            n = 1;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&t->lock);
+    if (n == 0)
+        return error_set(err, ERR_CONFIG, "there is no table %s; see walshadow tables", name);
+    if (n > 1)
+        return error_set(err, ERR_CONFIG, "%s names several tables: say schema.table", name);
+    return OK;
+}
+
+void tables_fresh_attach(struct tables *t, struct table_entry *e, struct target **fresh)
+{
+    pthread_mutex_lock(&t->lock);
+    e->fresh = fresh;
+    pthread_mutex_unlock(&t->lock);
+}
+
+void tables_fresh_detach(struct tables *t, struct table_entry *e)
+{
+    targets_close(e->fresh, t->options.ndestinations);
+    tables_fresh_attach(t, e, NULL);
+}
+
+enum status tables_fresh_make(struct tables *t, const struct table_entry *e,
+                              const struct rel_desc *desc, struct target ***ret, struct error *err)
+{
+    size_t n = t->options.ndestinations, made = 0;
+    struct target **fresh = xcalloc(n, sizeof(struct target *));
+    const char *refused = relation_refused(desc);
+    enum status st = refused == NULL ? OK : error_set(err, ERR_CONFIG, "%s", refused);
+    for (size_t i = 0; i < n && st == OK; i++) {
+        struct target_plan plan;
+        struct target *final = NULL;
+        target_plan_make(t, desc, i, &plan);
+        if (plan.ct.replicate) {
+            st = target_plan_target(t, desc, i, &plan, &final, err);
+            target_unref(final);
+            plan.options.table = plan.fresh_name;
+            if (st == OK)
+                st = target_new(desc, &plan.options, &t->options.destinations[i]->caps, &fresh[i],
+                                err);
+            if (st == OK)
+                st = target_table_fresh(t->options.destinations[i], fresh[i], &plan.options, err);
+            made++;
+        }
+        target_plan_fini(&plan);
+    }
+    if (st == OK && made == 0)
+        st = error_set(err, ERR_CONFIG, "not selected");
+    if (st != OK) {
+        struct error quiet; /* else the next copy or start sees to it */
+        if (tables_fresh_drop(t, fresh, &quiet) != OK)
+            log_debug("msg=\"fresh table not dropped\" error=%s", LOG_Q(quiet.message));
+        return error_prefix(err, "table %s", e->name);
+    }
+    *ret = fresh;
+    return OK;
+}
+
+enum status tables_fresh_drop(struct tables *t, struct target **fresh, struct error *err)
+{
+    enum status st = OK;
+    for (size_t i = 0; i < t->options.ndestinations && st == OK; i++)
+        if (fresh[i] != NULL)
+            st = target_table_drop(t->options.destinations[i], fresh[i], err);
+    targets_free(fresh, t->options.ndestinations);
+    return st;
+}
+
+static enum status exchange_one(struct tables *t, struct table_entry *e,
+                                const struct rel_desc *desc, size_t i, XLogRecPtr lsn,
+                                struct error *err)
+{
+    struct target_plan plan;
+    struct target *target = NULL;
+    target_plan_make(t, desc, i, &plan);
+    enum status st = target_plan_target(t, desc, i, &plan, &target, err);
+    if (st == OK)
+        st = target_table_exchange(t->options.destinations[i], e->fresh[i], target, plan.comment,
+                                   lsn, err);
+    target_plan_fini(&plan);
+    if (st != OK)
+        target_unref(target);
+    else
+        entry_target(t, e, i, target);
+    return st;
+}
+
+enum status tables_fresh_exchange(struct tables *t, struct table_entry *e,
+                                  const struct rel_desc *desc, XLogRecPtr covered, XLogRecPtr lsn,
+                                  struct error *err)
+{
+    targets_close(e->targets, t->options.ndestinations);
+    for (size_t i = 0; i < t->options.ndestinations; i++) {
+        if (e->fresh[i] != NULL)
+            TRY(exchange_one(t, e, desc, i, lsn, err));
+        else
+            entry_target(t, e, i, NULL);
+    }
+    FAULT_POINT("resync-exchanged");
+    TRY(history_resynced(t->options.history, e->oid, covered, err));
+    atomic_store(&e->covered, covered);
+    tables_fresh_detach(t, e);
+    entry_get(t, desc); /* its name may be another now */
+    entry_set(t, e, TABLE_LIFE_STREAMING, NULL);
+    return OK;
+}
+
+enum status tables_fresh_clear(struct tables *t, struct error *err)
+{
+    char comment[80];
+    snprintf(comment, sizeof comment, "walshadow %llu/%u/",
+             (unsigned long long)t->options.system_id, t->options.database_oid);
+    for (size_t i = 0; i < t->options.ndestinations; i++)
+        TRY(target_table_drop_all(t->options.destinations[i], TABLES_FRESH_PREFIX, comment, err));
     return OK;
 }
 
@@ -322,7 +620,7 @@ enum status tables_truncate(struct tables *t, struct table_entry *e, struct erro
     for (size_t i = 0; i < t->options.ndestinations; i++) {
         CLEANUP_BUF struct buf sql = {0};
         const struct target *target = e->targets[i];
-        if (target == NULL)
+        if (target == NULL || !target_is_open(target))
             continue;
         buf_printf(&sql, "TRUNCATE TABLE IF EXISTS ");
         sql_quote_ident(&sql, target->database);

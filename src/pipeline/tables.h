@@ -8,6 +8,8 @@
 
 enum table_life {
     TABLE_LIFE_STREAMING,
+    TABLE_LIFE_RESYNCING, /* it is to be copied again; rows go to those of its targets that are open
+                           */
     TABLE_LIFE_STOPPED,
     TABLE_LIFE_SKIPPED,
     TABLE_LIFE_DROPPED
@@ -17,11 +19,27 @@ struct table_entry {
     Oid oid;
     _Atomic(char *) name;    /* schema.table; what was read stays valid as long as the registry */
     atomic_int life;         /* enum table_life */
-    char *reason;            /* why stopped or skipped; under the registry's lock */
+    char *reason;            /* why not streaming; under the registry's lock */
     struct target **targets; /* one per destination, NULL if not replicated there */
     atomic_ulong *rows;      /* one per destination: acknowledged */
     atomic_ulong rejects;
+    struct target **fresh;      /* what a copy fills, one per destination; NULL if there is none */
+    _Atomic XLogRecPtr covered; /* commits at or below it are in the targets by a copy */
+    atomic_uint changes;        /* grows with what makes a copy under way void */
+    atomic_bool copying;        /* a copier has taken it */
+    uint64_t retry_ns;          /* of the copiers, under the registry's lock: not before */
+    atomic_ulong copied;        /* rows of the copy under way */
 };
+
+/* Rows of it may go somewhere. */
+static inline bool table_is_live(const struct table_entry *e)
+{
+    int life = atomic_load_explicit(&e->life, memory_order_relaxed);
+    return life == TABLE_LIFE_STREAMING || life == TABLE_LIFE_RESYNCING;
+}
+
+/* Names of the tables that copies fill begin with it. */
+#define TABLES_FRESH_PREFIX "walshadow_resync_"
 
 struct tables;
 
@@ -39,7 +57,7 @@ void tables_free(struct tables *t);
 
 enum tables_mode {
     TABLES_KEEP,    /* new in the stream: made, or there already when it is read again */
-    TABLES_RESUME,  /* a restart: a target that is not there has lost rows, the table stops */
+    TABLES_RESUME,  /* a restart: a table whose target is not there is copied again */
     TABLES_REPLACE, /* a load begins: what an earlier one left is emptied or dropped first */
 };
 /* Makes the entry and the targets of a relation (leaves have none of their own). A relation that
@@ -52,7 +70,53 @@ void tables_drop(struct tables *t, Oid oid);
 /* Stops a table by name, durably: the stream goes on without it. */
 enum status tables_stop(struct tables *t, Oid root_oid, XLogRecPtr lsn, const char *reason,
                         struct error *err) CHECKED;
-/* Empties the targets. */
+enum resync_cause {
+    RESYNC_ASKED,        /* walshadow resync */
+    RESYNC_SHAPE,        /* columns, key, name */
+    RESYNC_REWRITE,      /* VACUUM FULL and the like of a table without a key; a rewriting ALTER */
+    RESYNC_PARTITION,    /* a partition left, came or was emptied */
+    RESYNC_LOAD,         /* the initial load could not have it whole */
+    RESYNC_INITIAL_COPY, /* initial_load = copy */
+    RESYNC_TARGET        /* there is no target, or it was not kept for a time */
+};
+/* The table must be copied again, durably. keep_target: its rows are right so far, the target goes
+ * on taking them. No-op for one that was dropped or is refused. */
+enum status tables_resync(struct tables *t, Oid root_oid, XLogRecPtr lsn, enum resync_cause cause,
+                          const char *reason, bool keep_target, struct error *err) CHECKED;
+/* The configuration wants it somewhere, and nothing about the relation as such is against it. */
+bool tables_selects(const struct tables *t, const struct rel_desc *desc);
+/* A TRUNCATE or the like: a copy under way is void. */
+void tables_copy_void(struct table_entry *e);
+/* Takes one that waits for a copier; NULL if none does. Give it back with tables_copier_leave. */
+struct table_entry *tables_copier_take(struct tables *t);
+void tables_copier_leave(struct tables *t, struct table_entry *e, uint64_t retry_ns);
+/* It cannot be copied: stopped by name, or, where it never had a target, not replicated. */
+enum status tables_copy_failed(struct tables *t, struct table_entry *e, const char *reason,
+                               struct error *err) CHECKED;
+/* The entry "schema.table", or "table" if that is unique; ERR_CONFIG says what else. */
+enum status tables_by_name(struct tables *t, const char *name, struct table_entry **ret,
+                           struct error *err) CHECKED;
+
+/* Between a copy and the registry (resync.c); a `fresh` is an array of references, one per
+ * destination. Fresh targets for desc are planned and their tables made, empty. ERR_CONFIG: desc
+ * cannot be replicated. */
+enum status tables_fresh_make(struct tables *t, const struct table_entry *e,
+                              const struct rel_desc *desc, struct target ***ret,
+                              struct error *err) CHECKED;
+/* Drops the tables of fresh and frees the array. No row may be on its way to them. */
+enum status tables_fresh_drop(struct tables *t, struct target **fresh, struct error *err) CHECKED;
+/* On the reorder thread: rows go to it from now on; or no longer. */
+void tables_fresh_attach(struct tables *t, struct table_entry *e, struct target **fresh);
+void tables_fresh_detach(struct tables *t, struct table_entry *e);
+/* On the reorder thread, behind a barrier: the fresh tables take the targets' place, the table
+ * streams. What they replace has the names of fresh afterwards. */
+enum status tables_fresh_exchange(struct tables *t, struct table_entry *e,
+                                  const struct rel_desc *desc, XLogRecPtr covered, XLogRecPtr lsn,
+                                  struct error *err) CHECKED;
+/* Fresh tables that an earlier run left, at every destination. */
+enum status tables_fresh_clear(struct tables *t, struct error *err) CHECKED;
+
+/* Empties the targets that are open. */
 enum status tables_truncate(struct tables *t, struct table_entry *e, struct error *err) CHECKED;
 /* Calls fn for each entry under the lock. */
 void tables_each(struct tables *t, void (*fn)(void *ctx, const struct table_entry *e), void *ctx);
@@ -61,13 +125,27 @@ const struct tables_options *tables_options_of(const struct tables *t);
 /* Why a relation is not replicated, whatever its columns: NULL if it may be. */
 const char *relation_refused(const struct rel_desc *desc);
 
+enum target_loss { TARGET_KEPT, TARGET_MISSING, TARGET_TAKEN };
 /* Target tables at one destination: makes or checks the table, as it is due at lsn. ERR_CONFIG,
- * with nothing done, if the name belongs to something else; *ret_lost (else untouched) is set to
- * true where TABLES_RESUME did not find the target that must be there. */
+ * with nothing done, if the name belongs to something else; *ret_loss (else untouched) says where
+ * TABLES_RESUME did not find the target that must be there. */
 enum status target_table_ensure(struct destination *d, const struct target *target,
                                 const struct target_options *options, enum tables_mode mode,
-                                struct history *history, XLogRecPtr lsn, bool *ret_lost,
+                                struct history *history, XLogRecPtr lsn, enum target_loss *ret_loss,
                                 struct error *err) CHECKED;
+/* A table for a copy, empty. */
+enum status target_table_fresh(struct destination *d, const struct target *fresh,
+                               const struct target_options *options, struct error *err) CHECKED;
+/* `fresh` takes the name of `target`; what had it, if it was ours, has the name of fresh
+ * afterwards. ERR_CONFIG, with nothing done, if the name belongs to something that is not ours. */
+enum status target_table_exchange(struct destination *d, const struct target *fresh,
+                                  const struct target *target, const char *comment, XLogRecPtr lsn,
+                                  struct error *err) CHECKED;
+enum status target_table_drop(struct destination *d, const struct target *t,
+                              struct error *err) CHECKED;
+/* Drops every table whose name begins with `prefix` and whose comment begins with `comment`. */
+enum status target_table_drop_all(struct destination *d, const char *prefix, const char *comment,
+                                  struct error *err) CHECKED;
 /* True if the table is there and carries this comment. */
 enum status target_table_has(struct destination *d, const char *database, const char *table,
                              const char *comment, bool *ret, struct error *err) CHECKED;

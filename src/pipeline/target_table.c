@@ -6,9 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define EXCHANGE_RETRY_MS 500u
+#define CH_NOT_IMPLEMENTED 48
+#define NO_UUID                                                                                    \
+    "00000000-0000-0000-0000-000000000000" /* not in an Atomic database: no EXCHANGE               \
+                                            */
+
 struct found_table {
     bool exists;
-    char engine[64], comment[100];
+    char engine[64], comment[100], uuid[40];
     char sorting_key[1000], engine_full[1000]; /* cut: then they equal nothing */
     uint64_t rows;
 };
@@ -26,7 +32,7 @@ static enum status found_row(void *ctx, const char *const *fields, const size_t 
 {
     struct found_table *f = ctx;
     char number[24];
-    if (nfields != 5)
+    if (nfields != 6)
         return error_set(err, ERR_DATA, "system.tables gave %u columns", nfields);
     f->exists = true;
     copy_field(f->engine, sizeof f->engine, fields[0], lengths[0]);
@@ -35,6 +41,7 @@ static enum status found_row(void *ctx, const char *const *fields, const size_t 
     f->rows = strtoull(number, NULL, 10);
     copy_field(f->sorting_key, sizeof f->sorting_key, fields[3], lengths[3]);
     copy_field(f->engine_full, sizeof f->engine_full, fields[4], lengths[4]);
+    copy_field(f->uuid, sizeof f->uuid, fields[5], lengths[5]);
     return OK;
 }
 
@@ -45,7 +52,7 @@ static enum status look(struct destination *d, const char *database, const char 
     *ret = (struct found_table){0};
     buf_printf(&sql, "SELECT toString(engine), toString(comment), "
                      "toString(ifNull(total_rows, 1)), toString(sorting_key), "
-                     "toString(engine_full) FROM system.tables WHERE database = ");
+                     "toString(engine_full), toString(uuid) FROM system.tables WHERE database = ");
     sql_quote_string(&sql, database);
     buf_printf(&sql, " AND name = ");
     sql_quote_string(&sql, table);
@@ -244,20 +251,20 @@ enum status target_table_has(struct destination *d, const char *database, const 
     return OK;
 }
 
-/* It was made when the table came: without it rows are lost, and an empty one would look whole. */
-static enum status lost(const struct target *t, const char *how, bool *ret_lost, struct error *err)
+/* It was made when the table came: an empty one would look whole. */
+static enum status lost(const struct target *t, const char *how, enum target_loss loss,
+                        enum target_loss *ret_loss, struct error *err)
 {
-    *ret_lost = true;
-    return error_set(
-        err, ERR_CONFIG,
-        "its target is missing: %s.%s %s (dropped or renamed by hand, or the table was "
-        "not selected before). Remove the state directory and load again",
-        t->database, t->table, how);
+    *ret_loss = loss;
+    return error_set(err, ERR_CONFIG,
+                     "its target is missing: %s.%s %s (dropped or renamed by hand, or the table "
+                     "was not selected before)",
+                     t->database, t->table, how);
 }
 
 enum status target_table_ensure(struct destination *d, const struct target *target,
                                 const struct target_options *options, enum tables_mode mode,
-                                struct history *history, XLogRecPtr lsn, bool *ret_lost,
+                                struct history *history, XLogRecPtr lsn, enum target_loss *ret_loss,
                                 struct error *err)
 {
     struct found_table found;
@@ -265,7 +272,7 @@ enum status target_table_ensure(struct destination *d, const struct target *targ
         return OK;
     TRY(look(d, target->database, target->table, &found, err));
     if (!found.exists)
-        return mode == TABLES_RESUME ? lost(target, "does not exist", ret_lost, err)
+        return mode == TABLES_RESUME ? lost(target, "does not exist", TARGET_MISSING, ret_loss, err)
                                      : create(d, target, options, err);
     if (strcmp(found.comment, options->comment) == 0)
         return mode == TABLES_REPLACE ? replace(d, target, options, &found, err) : OK;
@@ -276,11 +283,133 @@ enum status target_table_ensure(struct destination *d, const struct target *targ
             return error_set(err, ERR_CONFIG, "dropped since; its target %s.%s is another table's",
                              target->database, target->table);
         if (mode == TABLES_RESUME)
-            return lost(target, "is another table's", ret_lost, err);
+            return lost(target, "is another table's", TARGET_TAKEN, ret_loss, err);
         TRY(move_aside(d, target, options->comment, lsn, err));
         return create(d, target, options, err);
     }
     if (mode == TABLES_RESUME)
-        return lost(target, "is not walshadow's", ret_lost, err);
+        return lost(target, "is not walshadow's", TARGET_TAKEN, ret_loss, err);
     return adopt(d, target, options, &found, err);
+}
+
+enum status target_table_drop(struct destination *d, const struct target *t, struct error *err)
+{
+    CLEANUP_BUF struct buf sql = {0};
+    buf_printf(&sql, "DROP TABLE IF EXISTS ");
+    full_name(&sql, t);
+    buf_printf(&sql, " SYNC");
+    return destination_execute(d, buf_cstr(&sql), err);
+}
+
+enum status target_table_fresh(struct destination *d, const struct target *fresh,
+                               const struct target_options *options, struct error *err)
+{
+    TRY(target_table_drop(d, fresh, err));
+    return create(d, fresh, options, err);
+}
+
+static void between(struct buf *sql, const struct target *a, const char *word,
+                    const struct target *b)
+{
+    full_name(sql, a);
+    buf_printf(sql, " %s ", word);
+    full_name(sql, b);
+}
+
+/* Neither statement may simply be sent again when its answer is lost: a second EXCHANGE undoes the
+ * first. What is there tells. */
+static enum status exchange(struct destination *d, const struct target *fresh,
+                            const struct target *target, const char *uuid, struct error *err)
+{
+    CLEANUP_BUF struct buf sql = {0};
+    CLEANUP_FREE char *aside_name = xasprintf("%s_old", fresh->table);
+    const struct target aside = {.database = fresh->database, .table = aside_name};
+    bool pair = strcmp(uuid, NO_UUID) == 0;
+    for (;;) {
+        struct found_table now, other;
+        TRY(look(d, target->database, target->table, &now, err));
+        TRY(look(d, fresh->database, fresh->table, &other, err));
+        if (now.exists && (!other.exists || (!pair && strcmp(now.uuid, uuid) == 0)))
+            return pair ? target_table_drop(d, &aside, err) : OK;
+        buf_reset(&sql);
+        if (!now.exists) {
+            buf_printf(&sql, "RENAME TABLE ");
+            between(&sql, fresh, "TO", target);
+        } else if (pair) {
+            TRY(target_table_drop(d, &aside, err));
+            buf_printf(&sql, "RENAME TABLE ");
+            between(&sql, target, "TO", &aside);
+            buf_printf(&sql, ", ");
+            between(&sql, fresh, "TO", target);
+        } else {
+            buf_printf(&sql, "EXCHANGE TABLES ");
+            between(&sql, fresh, "AND", target);
+        }
+        enum status st = destination_execute_once(d, buf_cstr(&sql), err);
+        if (st != OK && err->ch_code == CH_NOT_IMPLEMENTED && !pair && now.exists)
+            pair = true;
+        else if (st != OK && !destination_retryable(err))
+            return st;
+        else if (st != OK)
+            destination_sleep(d, EXCHANGE_RETRY_MS);
+    }
+}
+
+enum status target_table_exchange(struct destination *d, const struct target *fresh,
+                                  const struct target *target, const char *comment, XLogRecPtr lsn,
+                                  struct error *err)
+{
+    struct found_table found, new;
+    if (d->options.null)
+        return OK;
+    TRY(look(d, fresh->database, fresh->table, &new, err));
+    TRY(look(d, target->database, target->table, &found, err));
+    if (!new.exists)
+        return error_set(err, ERR_CONFIG, "%s.%s was dropped by another", fresh->database,
+                         fresh->table);
+    if (found.exists && strcmp(found.comment, comment) != 0) {
+        if (!same_database(found.comment, comment))
+            return error_set(err, ERR_CONFIG,
+                             "target %s.%s exists and is not walshadow's (no comment of this "
+                             "source): drop or rename it",
+                             target->database, target->table);
+        TRY(move_aside(d, target, comment, lsn, err));
+    }
+    return exchange(d, fresh, target, new.uuid, err);
+}
+
+static enum status collect_name(void *ctx, const char *const *fields, const size_t *lengths,
+                                unsigned nfields, struct error *err)
+{
+    struct buf *list = ctx;
+    if (nfields != 2 || fields[0] == NULL || fields[1] == NULL)
+        return error_set(err, ERR_DATA, "system.tables gave no name");
+    CLEANUP_FREE char *database = xasprintf("%.*s", (int)lengths[0], fields[0]);
+    CLEANUP_FREE char *table = xasprintf("%.*s", (int)lengths[1], fields[1]);
+    const struct target t = {.database = database, .table = table};
+    full_name(list, &t);
+    buf_put_u8(list, 0);
+    return OK;
+}
+
+enum status target_table_drop_all(struct destination *d, const char *prefix, const char *comment,
+                                  struct error *err)
+{
+    CLEANUP_BUF struct buf sql = {0};
+    CLEANUP_BUF struct buf names = {0}; /* quoted, database.table */
+    buf_printf(&sql, "SELECT toString(database), toString(name) FROM system.tables WHERE "
+                     "startsWith(name, ");
+    sql_quote_string(&sql, prefix);
+    buf_printf(&sql, ") AND startsWith(comment, ");
+    sql_quote_string(&sql, comment);
+    buf_printf(&sql, ")");
+    TRY(destination_select(d, buf_cstr(&sql), collect_name, &names, err));
+    for (size_t at = 0; at < names.len; at += strlen((const char *)names.data + at) + 1) {
+        const char *name = (const char *)names.data + at;
+        log_info("msg=\"what a copy left is dropped\" table=%s", LOG_Q(name));
+        buf_reset(&sql);
+        buf_printf(&sql, "DROP TABLE IF EXISTS %s SYNC", name);
+        TRY(destination_execute(d, buf_cstr(&sql), err));
+    }
+    return OK;
 }

@@ -24,10 +24,24 @@ static enum status append_everywhere(struct worker *w, const struct route *route
                                      const struct datum *datums, const struct row_meta *meta,
                                      struct error *err)
 {
-    for (size_t d = 0; d < route->ndestinations; d++)
-        if (route->targets[d].target != NULL)
-            TRY(row_append(w, route, d, datums, meta, err));
+    for (; route != NULL; route = route->fresh)
+        for (size_t d = 0; d < route->ndestinations; d++)
+            if (route->targets[d].target != NULL)
+                TRY(row_append(w, route, d, datums, meta, err));
     return OK;
+}
+
+struct datum *worker_datums(struct worker *w, size_t natts, struct buf **ret_room)
+{
+    scratch_reserve(w, natts);
+    *ret_room = w->plain;
+    return w->datums;
+}
+
+enum status worker_add_datums(struct worker *w, const struct route *route,
+                              const struct row_meta *meta, struct error *err)
+{
+    return append_everywhere(w, route, w->datums, meta, err);
 }
 
 enum status worker_add_new(struct worker *w, const struct route *route,
@@ -38,6 +52,20 @@ enum status worker_add_new(struct worker *w, const struct route *route,
     TRY(tuple_deform(route->desc->shape, tuple, w->datums, err));
     TRY(row_resolve(w, route, w->datums, aux, naux, w->plain, err));
     return append_everywhere(w, route, w->datums, meta, err);
+}
+
+static enum status append_tombstone(struct worker *w, const struct route *route, size_t d,
+                                    const struct row_meta *meta, bool has_old,
+                                    const struct datum *new_datums, struct error *err)
+{
+    bool differs = true;
+    if (!route->targets[d].target->has_ctid) {
+        if (!has_old)
+            return OK; /* an UPDATE that did not touch the key */
+        if (new_datums != NULL)
+            TRY(row_key_differs(w, route, d, w->old_datums, new_datums, &differs, err));
+    }
+    return differs ? row_append(w, route, d, w->old_datums, meta, err) : OK;
 }
 
 /* The row's old version goes away under its key: the key of the old tuple, or its TID. */
@@ -59,20 +87,10 @@ static enum status add_tombstone(struct worker *w, const struct route *route,
                 w->old_datums[i].state = DATUM_NULL;
         TRY(row_resolve(w, route, w->old_datums, NULL, 0, w->old_plain, err));
     }
-    for (size_t d = 0; d < route->ndestinations; d++) {
-        const struct target *target = route->targets[d].target;
-        bool differs = true;
-        if (target == NULL)
-            continue;
-        if (!target->has_ctid) {
-            if (!has_old)
-                continue; /* an UPDATE that did not touch the key */
-            if (new_datums != NULL)
-                TRY(row_key_differs(w, route, d, w->old_datums, new_datums, &differs, err));
-        }
-        if (differs)
-            TRY(row_append(w, route, d, w->old_datums, &meta, err));
-    }
+    for (; route != NULL; route = route->fresh)
+        for (size_t d = 0; d < route->ndestinations; d++)
+            if (route->targets[d].target != NULL)
+                TRY(append_tombstone(w, route, d, &meta, has_old, new_datums, err));
     return OK;
 }
 
@@ -113,7 +131,7 @@ void worker_discard(struct worker *w)
 static bool builder_is_sent(const struct builder *b)
 {
     return !b->spoiled && b->block->rows > 0 &&
-           (b->table == NULL || atomic_load(&b->table->life) == TABLE_LIFE_STREAMING);
+           (b->table == NULL || (table_is_live(b->table) && target_is_open(b->target)));
 }
 
 /* The block's bytes: from the permit what it can give, the rest is waited for. */

@@ -48,6 +48,11 @@ void *worker_main(void *arg); /* arg: struct worker_shared */
 enum status worker_add_new(struct worker *w, const struct route *route,
                            const struct raw_tuple *tuple, const struct aux_frame *aux,
                            unsigned naux, const struct row_meta *meta, struct error *err) CHECKED;
+/* The same for values that are no heap tuple: the caller fills one datum an attribute, with a
+ * buffer each for bytes it makes; both are the worker's. */
+struct datum *worker_datums(struct worker *w, size_t natts, struct buf **ret_room);
+enum status worker_add_datums(struct worker *w, const struct route *route,
+                              const struct row_meta *meta, struct error *err) CHECKED;
 enum status worker_add_change(struct worker *w, const struct route *route,
                               const struct change_frame *f, const struct aux_frame *aux,
                               struct error *err) CHECKED;
@@ -66,6 +71,12 @@ void worker_discard(struct worker *w);
 
 /* A state beyond enum datum_state, made by row_resolve: larger than inline_value_max. */
 #define DATUM_TOO_LARGE 100
+/* Another: the text form of a value whose target is String, as the source's output function gave it
+ * (a copy). */
+#define DATUM_TEXT 101
+/* External values that cannot be had. */
+#define DATUM_LOST 102 /* not in the chunk store */
+#define DATUM_TORN 103 /* its chunks do not add up */
 
 /* row.c: appends one row to the block of the route's target at destination d. */
 struct builder *worker_builder(struct worker *w, const struct route *route, size_t d);

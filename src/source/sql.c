@@ -121,6 +121,11 @@ PGconn *source_sql_conn(struct source_sql *s)
     return s->conn;
 }
 
+int source_sql_wake_fd(const struct source_sql *s)
+{
+    return s->wake_fd;
+}
+
 /* The statement that runs is told to stop, so that the server does not go on working for nobody. */
 static void cancel_running(struct source_sql *s)
 {

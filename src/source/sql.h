@@ -25,6 +25,8 @@ unsigned source_sql_major(const struct source_sql *s);
 const char *source_sql_database(const struct source_sql *s);
 /* For catalog_query_* and preflight, by the thread that owns s. */
 PGconn *source_sql_conn(struct source_sql *s);
+/* Readable from source_sql_interrupt on. */
+int source_sql_wake_fd(const struct source_sql *s);
 
 /* One statement with text parameters ($1 …; NULL pointer = NULL). ret may be NULL. */
 enum status source_sql_exec(struct source_sql *s, const char *sql, int nparams,

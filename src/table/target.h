@@ -16,6 +16,7 @@ struct target_column {
  * _is_deleted. */
 struct target {
     atomic_int refs;
+    atomic_bool closed; /* rows for it are discarded: the one thing that changes */
     uint32_t epoch;
     Oid rel_oid; /* the relation, or the root of its partition tree */
     char *database, *table;
@@ -48,6 +49,10 @@ enum status target_new(const struct rel_desc *desc, const struct target_options 
                        const struct ch_caps *caps, struct target **ret, struct error *err) CHECKED;
 struct target *target_ref(struct target *t);
 void target_unref(struct target *t);
+static inline bool target_is_open(const struct target *t)
+{
+    return !atomic_load_explicit(&t->closed, memory_order_relaxed);
+}
 
 /* DDL text, appended to out. All names quoted with backquotes. */
 void target_create_sql(const struct target *t, const struct target_options *options,

@@ -145,6 +145,18 @@ void encoder_append_null_or_default(const struct encoder *e, struct column_buf *
     buf_put_zeros(&out->data, e->width > 0 ? e->width : 1);
 }
 
+bool encoder_is_text(const struct encoder *e)
+{
+    return e->append == encode_text;
+}
+
+void encoder_append_text(const struct encoder *e, const uint8_t *text, uint32_t len,
+                         struct column_buf *out)
+{
+    put_string(&out->data, text, len);
+    put_not_null(e, out);
+}
+
 void encoder_append_bad(const struct encoder *e, enum bad_value_policy policy, const uint8_t *data,
                         uint32_t len, struct column_buf *out, const char **ret_action)
 {

@@ -53,6 +53,12 @@ void encoder_fini(struct encoder *e);
 /* NULL for Nullable targets, the type's default otherwise (tombstones, missing without default). */
 void encoder_append_null_or_default(const struct encoder *e, struct column_buf *out);
 
+/* True if the column holds the text form of a type whose own bytes are something else. */
+bool encoder_is_text(const struct encoder *e);
+/* A value as its text form, for a String target of any type. */
+void encoder_append_text(const struct encoder *e, const uint8_t *text, uint32_t len,
+                         struct column_buf *out);
+
 /* What on_bad_value does with a value that ENCODE_BAD refused: *ret_action is "null" or "clamp" and
  * the replacement has been appended, or "error" and nothing was (the table stops). data may be NULL
  * (a value over inline_value_max, a lost TOAST value). */

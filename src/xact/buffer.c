@@ -396,6 +396,15 @@ void xact_buffer_running(struct xact_buffer *b, TransactionId oldest_running)
     }
 }
 
+size_t xact_buffer_xids(const struct xact_buffer *b, TransactionId **ret)
+{
+    size_t n = 0;
+    *ret = xcalloc(HASH_COUNT(b->xacts) + 1, sizeof **ret);
+    for (const struct xact *x = b->oldest; x != NULL; x = x->next)
+        (*ret)[n++] = x->xid;
+    return n;
+}
+
 struct xact *xact_buffer_take(struct xact_buffer *b, TransactionId xid, const TransactionId *subs,
                               uint32_t nsub)
 {

@@ -30,6 +30,9 @@ void xact_buffer_prepare(struct xact_buffer *b, const struct xact_frame *frame);
 /* RUNNING_XACTS (B3): what is older and has neither committed nor aborted died with the server. */
 void xact_buffer_running(struct xact_buffer *b, TransactionId oldest_running);
 
+/* The transactions that are open or prepared: a malloc'd array. */
+size_t xact_buffer_xids(const struct xact_buffer *b, TransactionId **ret);
+
 /* The committed transaction (children joined by the list); it pins the floor until
  * xact_buffer_release. NULL: nothing of it concerned our database. */
 struct xact;

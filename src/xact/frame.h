@@ -122,5 +122,6 @@ struct feed_batch {
     struct buf frames;
     XLogRecPtr end; /* everything before it has been read */
     bool idle;      /* the source had nothing more at this moment */
+    struct feed_call *call; /* in place of frames: run on the reorder thread at this place */
 };
 void feed_batch_free(struct feed_batch *b);

@@ -1,0 +1,425 @@
+#include "daemon/resync.h"
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "daemon/state.h"
+#include "load/copy.h"
+#include "source/copy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define COPIERS 2u
+#define IDLE_MS 100u
+#define POLL_MS 20u
+#define NS_PER_MS UINT64_C(1000000)
+#define RETRY_SOON_MS 200u /* the stream has to come to the table's shape */
+#define RETRY_SOURCE_MS 2000u
+
+struct copier {
+    struct daemon *d;
+    pthread_t thread;
+    bool started;
+    struct source_sql *sql; /* set, closed and interrupted under the daemon's lock */
+    struct copy *copy;      /* the same */
+};
+
+struct resync_threads {
+    struct copier copiers[COPIERS];
+    struct copy *left[COPIERS]; /* of a stop: rows of them may still be in the pipeline's queues */
+    struct resync *left_resync[COPIERS];
+};
+
+static void set_sql(struct copier *c, struct source_sql *sql)
+{
+    pthread_mutex_lock(&c->d->lock);
+    struct source_sql *old = c->sql;
+    c->sql = sql;
+    if (sql != NULL && atomic_load(&c->d->stopping))
+        source_sql_interrupt(sql);
+    pthread_mutex_unlock(&c->d->lock);
+    source_sql_close(old);
+}
+
+static void set_copy(struct copier *c, struct copy *copy)
+{
+    pthread_mutex_lock(&c->d->lock);
+    c->copy = copy;
+    if (copy != NULL && atomic_load(&c->d->stopping))
+        copy_cancel(copy);
+    pthread_mutex_unlock(&c->d->lock);
+}
+
+static enum status command(struct copier *c, const char *sql, struct error *err)
+{
+    return source_sql_exec(c->sql, sql, 0, NULL, NULL, err);
+}
+
+static enum status begin(struct copier *c, struct error *err)
+{
+    return command(c, "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", err);
+}
+
+/* The relation and, below a root, its leaves, as the transaction sees them. */
+static enum status read_shape(struct copier *c, Oid oid, struct rel_desc ***ret, size_t *ret_n,
+                              struct error *err)
+{
+    CLEANUP_FREE char *sql = xasprintf("SELECT relid::pg_catalog.oid FROM "
+                                       "pg_catalog.pg_partition_tree(%u) UNION SELECT %u::oid",
+                                       oid, oid);
+    struct sql_result *r = NULL;
+    TRY(source_sql_exec(c->sql, sql, 0, NULL, &r, err));
+    unsigned n = sql_result_rows(r);
+    CLEANUP_FREE Oid *oids = xcalloc(n + 1, sizeof *oids);
+    for (unsigned i = 0; i < n; i++)
+        oids[i] = (Oid)strtoul(sql_result_get(r, i, 0), NULL, 10);
+    sql_result_free(r);
+    return catalog_query_read(source_sql_conn(c->sql), c->d->source.major, oids, n, ret, ret_n,
+                              err);
+}
+
+/* The source's shape is what the stream knows at its position; else the stream has yet to get
+ * there.
+ */
+static enum status look(struct copier *c, struct resync *s, struct error *err)
+{
+    struct rel_desc **all;
+    size_t n;
+    TRY(read_shape(c, s->table->oid, &all, &n, err));
+    bool exists = resync_take_shape(s, all, n);
+    catalog_query_free(all, n);
+    if (!exists)
+        return error_set(err, ERR_RETRY, "it is gone at the source");
+    if (!resync_is_current(s))
+        return error_set(err, ERR_RETRY, "the stream has not the table's newest shape yet");
+    return OK;
+}
+
+/* "xmin:xmax:xid,xid,…" */
+static size_t parse_running(const char *text, TransactionId **ret)
+{
+    const char *at = strrchr(text, ':');
+    size_t n = 0;
+    *ret = xcalloc(strlen(text) / 2 + 1, sizeof **ret);
+    for (at = at == NULL ? "" : at + 1; *at >= '0' && *at <= '9';) {
+        char *end;
+        (*ret)[n++] = (TransactionId)strtoull(at, &end, 10);
+        at = *end == ',' ? end + 1 : end;
+    }
+    return n;
+}
+
+/* What runs in other databases cannot have written the table. */
+static enum status leave_out_foreign(struct copier *c, TransactionId *xids, size_t *n,
+                                     struct error *err)
+{
+    struct sql_result *r = NULL;
+    size_t kept = 0;
+    TRY(source_sql_exec(
+        c->sql,
+        "SELECT backend_xid FROM pg_catalog.pg_stat_activity WHERE backend_xid IS NOT NULL AND "
+        "datname <> pg_catalog.current_database() UNION ALL SELECT transaction FROM "
+        "pg_catalog.pg_prepared_xacts WHERE database <> pg_catalog.current_database()",
+        0, NULL, &r, err));
+    for (size_t i = 0; i < *n; i++) {
+        bool foreign = false;
+        for (unsigned k = 0; k < sql_result_rows(r) && !foreign; k++)
+            foreign = (TransactionId)strtoul(sql_result_get(r, k, 0), NULL, 10) == xids[i];
+        if (!foreign)
+            xids[kept++] = xids[i];
+    }
+    sql_result_free(r);
+    *n = kept;
+    return OK;
+}
+
+/* The transaction's snapshot. *ret_missing: a transaction that it may lack although it committed at
+ * or below P, 0 = none. *ret_lsn: everything it sees was written before. */
+static enum status take_snapshot(struct copier *c, const struct resync *s,
+                                 TransactionId *ret_missing, XLogRecPtr *ret_lsn, struct error *err)
+{
+    struct sql_result *r = NULL;
+    TRY(source_sql_exec(c->sql,
+                        "SELECT pg_catalog.pg_current_snapshot(), "
+                        "pg_catalog.pg_current_wal_insert_lsn()",
+                        0, NULL, &r, err));
+    CLEANUP_FREE TransactionId *xids = NULL;
+    size_t n = parse_running(sql_result_get(r, 0, 0), &xids);
+    enum status st = sql_result_lsn(r, 0, 1, ret_lsn, err);
+    sql_result_free(r);
+    TRY(st);
+    *ret_lsn = lsn_before_page_header(*ret_lsn, c->d->source.segment_bytes);
+    n = resync_doubtful_xids(s, xids, n);
+    if (n > 0)
+        TRY(leave_out_foreign(c, xids, &n, err));
+    *ret_missing = n > 0 ? xids[0] : InvalidTransactionId;
+    return OK;
+}
+
+static enum status check_going(struct copier *c, const struct resync *s, struct error *err)
+{
+    TRY(daemon_check(c->d, err));
+    return resync_is_valid(s) ? OK
+                              : error_set(err, ERR_RETRY, "the table changed while it was copied");
+}
+
+static void quote(const char *name, struct buf *out)
+{
+    buf_put_u8(out, '"');
+    for (; *name != '\0'; name++) {
+        if (*name == '"')
+            buf_put_u8(out, '"');
+        buf_put_u8(out, (uint8_t)*name);
+    }
+    buf_put_u8(out, '"');
+}
+
+static enum status lock_table(struct copier *c, const struct resync *s, struct error *err)
+{
+    CLEANUP_BUF struct buf sql = {0};
+    buf_printf(&sql, "LOCK TABLE ");
+    quote(s->desc->schema, &sql);
+    buf_put_u8(&sql, '.');
+    quote(s->desc->name, &sql);
+    buf_printf(&sql, " IN ACCESS SHARE MODE");
+    enum status st = command(c, buf_cstr(&sql), err);
+    if (st != OK && (strcmp(err->sqlstate, "42P01") == 0 || strcmp(err->sqlstate, "3F000") == 0))
+        err->kind = st = ERR_RETRY; /* renamed or dropped since it was looked at */
+    return st;
+}
+
+/* A transaction whose snapshot has all of P, with the table locked in the shape it had at P. */
+static enum status begin_snapshot(struct copier *c, const struct resync *s, XLogRecPtr *ret_lsn,
+                                  struct error *err)
+{
+    struct rel_desc **all;
+    size_t n;
+    for (TransactionId missing, told = InvalidTransactionId;;) {
+        TRY(check_going(c, s, err));
+        TRY(begin(c, err));
+        TRY(lock_table(c, s, err));
+        TRY(take_snapshot(c, s, &missing, ret_lsn, err));
+        if (missing == InvalidTransactionId)
+            break;
+        if (missing != told)
+            log_info("msg=\"the copy waits for a transaction that may have committed and is not "
+                     "yet seen\" table=%s xid=%u",
+                     LOG_Q(s->table->name), missing);
+        told = missing;
+        TRY(command(c, "ROLLBACK", err));
+        TRY(daemon_pause(c->d, POLL_MS, err));
+    }
+    TRY(read_shape(c, s->table->oid, &all, &n, err));
+    bool same = resync_has_shape(s, all, n);
+    catalog_query_free(all, n);
+    return same ? OK : error_set(err, ERR_RETRY, "the table changed since the copy was opened");
+}
+
+static enum status copy_part(struct copier *c, const struct resync *s, size_t part,
+                             struct error *err)
+{
+    CLEANUP_BUF struct buf sql = {0};
+    struct source_copy *in = NULL;
+    const uint8_t *data;
+    size_t len;
+    copy_sql(c->copy, part, &sql);
+    TRY(source_copy_begin(c->sql, buf_cstr(&sql), &in, err));
+    enum status st = OK;
+    do {
+        st = source_copy_next(in, &data, &len, err);
+        if (st == OK && data != NULL)
+            st = copy_put(c->copy, part, data, len, err);
+        if (st == OK)
+            st = check_going(c, s, err);
+    } while (st == OK && data != NULL);
+    source_copy_end(in);
+    return st == OK ? copy_part_end(c->copy, part, err) : st;
+}
+
+static enum status wait_stream(struct copier *c, const struct resync *s, XLogRecPtr lsn,
+                               struct error *err)
+{
+    while (!resync_stream_passed(s, lsn)) {
+        TRY(check_going(c, s, err));
+        TRY(daemon_pause(c->d, POLL_MS, err));
+    }
+    return OK;
+}
+
+/* From the open copy to the exchange. */
+static enum status fill(struct copier *c, struct resync *s, struct error *err)
+{
+    struct copy *copy = NULL;
+    XLogRecPtr lsn;
+    TRY(begin_snapshot(c, s, &lsn, err));
+    TRY(copy_new(s, &copy, err));
+    set_copy(c, copy);
+    FAULT_POINT("resync-copying");
+    for (size_t i = 0; i < copy_parts(copy); i++)
+        TRY(copy_part(c, s, i, err));
+    TRY(copy_wait(copy, err));
+    FAULT_POINT("resync-copied");
+    TRY(wait_stream(c, s, lsn, err));
+    TRY(resync_exchange(s, err));
+    FAULT_POINT("resync-done");
+    return OK;
+}
+
+static enum status attempt(struct copier *c, struct resync *s, struct error *err)
+{
+    struct source_sql *sql = NULL;
+    atomic_store(&s->table->copied, 0);
+    TRY(source_sql_open(c->d->config->source.conninfo, APPLICATION_NAME, &sql, err));
+    set_sql(c, sql);
+    TRY(look(c, s, err));
+    FAULT_POINT("resync-before-open");
+    TRY(resync_open(s, err));
+    log_info("msg=\"copy of a table begins\" table=%s lsn=" LSN_FMT " opened=" LSN_FMT,
+             LOG_Q(s->table->name), LSN_ARGS(s->lsn), LSN_ARGS(s->opened));
+    return fill(c, s, err);
+}
+
+/* Everything of the attempt goes away; nothing of it may be on its way any more. */
+static enum status clean_up(struct copier *c, struct resync *s, struct error *err)
+{
+    if (c->copy != NULL)
+        TRY(copy_wait(c->copy, err));
+    struct copy *copy = c->copy;
+    set_copy(c, NULL);
+    copy_free(copy);
+    return resync_close(s, err);
+}
+
+static void copy_failed(struct copier *c, struct table_entry *e, struct error *why)
+{
+    struct tables *tables = pipeline_tables(c->d->pipeline);
+    struct error err;
+    if (why->kind == ERR_RETRY) {
+        bool source = why->sqlstate[0] != '\0' || (c->sql != NULL && source_sql_broken(c->sql));
+        unsigned ms = source || c->sql == NULL ? RETRY_SOURCE_MS : RETRY_SOON_MS;
+        log_write(source ? LOG_WARN : LOG_DEBUG,
+                  "msg=\"copy begins again\" table=%s retry_ms=%u error=%s", LOG_Q(e->name), ms,
+                  LOG_Q(why->message));
+        tables_copier_leave(tables, e, clock_now_ns() + ms * NS_PER_MS);
+        return;
+    }
+    enum status st = tables_copy_failed(tables, e, why->message, &err);
+    if (st == OK && why->kind == ERR_BUG)
+        fatal_raise(&c->d->fatal, why);
+    else if (st != OK)
+        fatal_raise(&c->d->fatal, &err);
+    tables_copier_leave(tables, e, 0);
+}
+
+/* False: the daemon stops, and what the attempt has made is left to daemon_resync_free. */
+static bool copy_table(struct copier *c, struct table_entry *e)
+{
+    struct resync *s = xcalloc(1, sizeof *s);
+    struct error why, err;
+    s->pipeline = c->d->pipeline;
+    s->table = e;
+    enum status st = attempt(c, s, &why);
+    enum status cleaned = st == ERR_CANCELLED ? st : clean_up(c, s, &err);
+    if (cleaned == ERR_CANCELLED || daemon_check(c->d, &err) != OK) {
+        size_t i = (size_t)(c - c->d->resync->copiers);
+        c->d->resync->left[i] = c->copy;
+        c->d->resync->left_resync[i] = s;
+        set_copy(c, NULL);
+        return false;
+    }
+    free(s);
+    if (cleaned != OK)
+        fatal_raise(&c->d->fatal, &err);
+    if (st != OK)
+        copy_failed(c, e, &why);
+    else
+        tables_copier_leave(pipeline_tables(c->d->pipeline), e, 0);
+    set_sql(c, NULL); /* and with it the transaction: only now may the table be changed */
+    return cleaned == OK;
+}
+
+static void *copier_main(void *arg)
+{
+    struct copier *c = arg;
+    struct error err;
+    bool going = true;
+    pthread_setname_np(pthread_self(), "resync");
+    while (going && daemon_pause(c->d, IDLE_MS, &err) == OK) {
+        struct table_entry *e = tables_copier_take(pipeline_tables(c->d->pipeline));
+        if (e != NULL)
+            going = copy_table(c, e);
+    }
+    set_sql(c, NULL);
+    return NULL;
+}
+
+enum status daemon_resync_start(struct daemon *d, struct error *err)
+{
+    TRY(tables_fresh_clear(pipeline_tables(d->pipeline), err));
+    struct resync_threads *r = xcalloc(1, sizeof *r);
+    pthread_mutex_lock(&d->lock);
+    d->resync = r;
+    pthread_mutex_unlock(&d->lock);
+    for (size_t i = 0; i < COPIERS; i++) {
+        r->copiers[i].d = d;
+        if (pthread_create(&r->copiers[i].thread, NULL, copier_main, &r->copiers[i]) != 0)
+            return error_sys(err, ERR_RETRY, "cannot start a thread");
+        r->copiers[i].started = true;
+    }
+    return OK;
+}
+
+void daemon_resync_interrupt(struct daemon *d)
+{
+    for (size_t i = 0; d->resync != NULL && i < COPIERS; i++) {
+        struct copier *c = &d->resync->copiers[i];
+        if (c->sql != NULL)
+            source_sql_interrupt(c->sql);
+        if (c->copy != NULL)
+            copy_cancel(c->copy);
+    }
+}
+
+void daemon_resync_join(struct daemon *d)
+{
+    for (size_t i = 0; d->resync != NULL && i < COPIERS; i++)
+        if (d->resync->copiers[i].started)
+            pthread_join(d->resync->copiers[i].thread, NULL);
+}
+
+void daemon_resync_free(struct daemon *d)
+{
+    struct resync_threads *r = d->resync;
+    d->resync = NULL;
+    for (size_t i = 0; r != NULL && i < COPIERS; i++) {
+        copy_free(r->left[i]);
+        if (r->left_resync[i] != NULL)
+            resync_forget(r->left_resync[i]);
+        free(r->left_resync[i]);
+    }
+    free(r);
+}
+
+enum status daemon_resync_verb(void *ctx, const struct control_request *request,
+                               json_t **ret_result, struct error *err)
+{
+    struct daemon *d = ctx;
+    const char *name = json_string_value(json_object_get(request->body, "table"));
+    struct table_entry *e = NULL;
+    if (name == NULL)
+        return error_set(err, ERR_DATA, "resync: no table");
+    if (d->resync == NULL || atomic_load(&d->state) < DAEMON_STREAMING)
+        return error_set(err, ERR_CONFIG, "not streaming yet");
+    struct tables *tables = pipeline_tables(d->pipeline);
+    XLogRecPtr lsn = atomic_load(&pipeline_reorder(d->pipeline)->read_lsn);
+    TRY(tables_by_name(tables, name, &e, err));
+    int life = atomic_load(&e->life);
+    if (life == TABLE_LIFE_SKIPPED)
+        return error_set(err, ERR_CONFIG, "%s is not replicated; walshadow tables says why",
+                         e->name);
+    if (life != TABLE_LIFE_RESYNCING)
+        TRY(tables_resync(tables, e->oid, lsn, RESYNC_ASKED, "asked for by walshadow resync",
+                          life == TABLE_LIFE_STREAMING, err));
+    *ret_result = json_pack("{s:s}", "table", e->name);
+    return OK;
+}
