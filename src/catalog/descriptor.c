@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Grows with every change of the serialised form; older ones stay readable. */
-#define FORMAT_VERSION 1
+/* Grows with every change of the serialised form; older ones stay readable. 1: without types. */
+#define FORMAT_VERSION 2
 #define MAX_ATTS 1600u /* MaxHeapAttributeNumber of access/htup_details.h; dropped ones count */
 #define MAX_TYPE_NAME 4096u
 #define MAX_KEYS 32u /* INDEX_MAX_KEYS of pg_config_manual.h */
@@ -33,6 +33,9 @@ void rel_desc_seal(struct rel_desc *d)
     tuple_shape_free(d->shape);
     d->shape = tuple_shape_new(atts, d->natts);
     free(atts);
+    for (unsigned i = 0; i < d->natts; i++)
+        d->atts[i].types =
+            type_closure_find(d->types, d->atts[i].base_typid) != NULL ? d->types : NULL;
 }
 
 struct rel_desc *rel_desc_ref(struct rel_desc *d)
@@ -50,13 +53,9 @@ void rel_desc_unref(struct rel_desc *d)
         free(d->atts[i].missing);
     }
     tuple_shape_free(d->shape);
+    type_closure_unref(d->types);
     free(d->atts);
     free(d);
-}
-
-static bool text_equal(const char *a, const char *b)
-{
-    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
 }
 
 static bool missing_equal(const struct att_desc *a, const struct att_desc *b)
@@ -72,8 +71,7 @@ static bool att_equal(const struct att_desc *a, const struct att_desc *b)
            a->generated == b->generated && a->dropped == b->dropped && a->not_null == b->not_null &&
            a->typtype == b->typtype && a->typcategory == b->typcategory && a->typid == b->typid &&
            a->typmod == b->typmod && a->elem_typid == b->elem_typid &&
-           a->base_typid == b->base_typid && strcmp(a->name, b->name) == 0 &&
-           text_equal(a->type_name, b->type_name) && missing_equal(a, b);
+           a->base_typid == b->base_typid && strcmp(a->name, b->name) == 0 && missing_equal(a, b);
 }
 
 static bool storage_equal(const struct rel_desc *a, const struct rel_desc *b)
@@ -82,7 +80,7 @@ static bool storage_equal(const struct rel_desc *a, const struct rel_desc *b)
            rel_file_locator_equal(a->toast_locator, b->toast_locator);
 }
 
-bool rel_desc_equal(const struct rel_desc *a, const struct rel_desc *b, bool with_storage)
+bool rel_desc_equal_but_types(const struct rel_desc *a, const struct rel_desc *b)
 {
     if (a->oid != b->oid || a->namespace_oid != b->namespace_oid || a->toast_oid != b->toast_oid ||
         a->root_oid != b->root_oid || a->relkind != b->relkind ||
@@ -96,7 +94,13 @@ bool rel_desc_equal(const struct rel_desc *a, const struct rel_desc *b, bool wit
     for (unsigned i = 0; i < a->natts; i++)
         if (!att_equal(&a->atts[i], &b->atts[i]))
             return false;
-    return !with_storage || storage_equal(a, b);
+    return true;
+}
+
+bool rel_desc_equal(const struct rel_desc *a, const struct rel_desc *b, bool with_storage)
+{
+    return rel_desc_equal_but_types(a, b) && type_closure_equal(a->types, b->types) &&
+           (!with_storage || storage_equal(a, b));
 }
 
 /* Lengths are varints; no text holds a NUL. */
@@ -163,6 +167,7 @@ void rel_desc_write(const struct rel_desc *d, struct buf *out)
     buf_put_u16(out, d->natts);
     for (unsigned i = 0; i < d->natts; i++)
         write_att(&d->atts[i], out);
+    type_closure_write(d->types, out);
 }
 
 /* A counted text without NUL bytes into ret[cap], or NULL with the cursor failed. */
@@ -277,9 +282,10 @@ enum status rel_desc_read(struct cursor *c, struct rel_desc **ret, struct error 
     size_t at = c->pos;
     struct rel_desc head = {0};
     uint8_t version = cursor_u8(c);
-    if (cursor_ok(c) && version != FORMAT_VERSION)
+    if (cursor_ok(c) && (version < 1 || version > FORMAT_VERSION))
         return error_set(err, ERR_CONFIG,
-                         "a relation descriptor at offset %zu has format %u, this version reads %d",
+                         "a relation descriptor at offset %zu has format %u, this version reads 1 "
+                         "to %d",
                          at, version, FORMAT_VERSION);
     read_head(c, &head);
     unsigned natts = cursor_u16(c);
@@ -295,7 +301,8 @@ enum status rel_desc_read(struct cursor *c, struct rel_desc **ret, struct error 
     d->atts = atts;
     for (unsigned i = 0; i < natts && cursor_ok(c); i++)
         read_att(c, &d->atts[i]);
-    if (!cursor_ok(c) || !rel_valid(d)) {
+    bool types_sound = version < 2 || !cursor_ok(c) || type_closure_read(c, &d->types);
+    if (!cursor_ok(c) || !types_sound || !rel_valid(d)) {
         rel_desc_unref(d);
         return error_set(err, ERR_DATA, "a relation descriptor at offset %zu is damaged", at);
     }

@@ -1,13 +1,7 @@
 /* What a relation looks like: the shape decoding and targets need, nothing else, so that two equal
  * descriptors mean "nothing changed" (GRANT, CREATE INDEX, storage parameters …). */
 #pragma once
-#include "base/buf.h"
-#include "base/cursor.h"
-#include "pg/tuple.h"
-
-#include <stdatomic.h>
-
-#define NAMEDATALEN 64
+#include "catalog/type_desc.h"
 
 struct att_desc {
     int16_t attnum; /* 1 … natts; dropped ones keep their place */
@@ -25,7 +19,8 @@ struct att_desc {
     Oid elem_typid; /* typelem of true arrays, else 0 */
     Oid base_typid; /* domains: the base type at the end of the chain, else typid */
     char name[NAMEDATALEN];
-    char *type_name; /* format_type(typid, typmod), for messages and for text forms */
+    char *type_name;            /* format_type(typid, typmod), for messages */
+    struct type_closure *types; /* the relation's, if base_typid is described there, else NULL */
     uint8_t *missing;
     uint32_t missing_len;
 };
@@ -57,19 +52,23 @@ struct rel_desc {
     int16_t key_attnums[32]; /* in index order */
     uint16_t natts;
     struct att_desc *atts;
-    struct tuple_shape *shape; /* made from atts by rel_desc_seal */
+    struct type_closure *types; /* what its columns' types are made of; NULL: only plain ones */
+    struct tuple_shape *shape;  /* made from atts by rel_desc_seal */
 };
 
 struct rel_desc *rel_desc_new(unsigned natts); /* zeroed, refs 1 */
-void rel_desc_seal(struct rel_desc *d);        /* builds shape; afterwards immutable */
+void rel_desc_seal(struct rel_desc *d);        /* builds shape, links types; afterwards immutable */
 struct rel_desc *rel_desc_ref(struct rel_desc *d);
 void rel_desc_unref(struct rel_desc *d); /* NULL is fine */
 
 /* Equal in everything that a row's decoding or its target depends on. Not compared: refs,
  * valid_from, attstorage (says how the next value is stored; each datum tells its own form),
- * relreplident (what it means here is in identity and key_attnums) and, unless asked, storage
- * (locator, toast_locator). */
+ * relreplident (what it means here is in identity and key_attnums), names of types and, unless
+ * asked, storage (locator, toast_locator). */
 bool rel_desc_equal(const struct rel_desc *a, const struct rel_desc *b, bool with_storage);
+/* The same, whatever became of the types its columns' types are made of (enum labels, attributes of
+ * composites): what type_closure_text_change is asked about. */
+bool rel_desc_equal_but_types(const struct rel_desc *a, const struct rel_desc *b);
 
 /* Serialised form for the catalog log. */
 void rel_desc_write(const struct rel_desc *d, struct buf *out);

@@ -1,4 +1,4 @@
-#include "catalog/query.h"
+#include "catalog/query_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -117,8 +117,8 @@ static enum status failed(PGconn *conn, const PGresult *result, const char *what
     return broken ? ERR_RETRY : ERR_DATA;
 }
 
-static enum status run(PGconn *conn, const char *sql, const char *param, const char *what,
-                       int columns, PGresult **ret, struct error *err)
+enum status catalog_query_run(PGconn *conn, const char *sql, const char *param, const char *what,
+                              int columns, PGresult **ret, struct error *err)
 {
     const char *params[] = {param};
     PGresult *result = PQexecParams(conn, sql, param != NULL, NULL, params, NULL, NULL, 0);
@@ -140,7 +140,7 @@ static const char *text(const PGresult *r, int row, int column)
     return PQgetvalue(r, row, column);
 }
 
-static Oid oid_at(const PGresult *r, int row, int column)
+Oid catalog_query_oid(const PGresult *r, int row, int column)
 {
     return (Oid)strtoul(text(r, row, column), NULL, 10); /* NULL has an empty text: 0 */
 }
@@ -185,29 +185,30 @@ static enum status read_relation(const PGresult *r, int row, struct rel_desc **r
 {
     long natts = strtol(text(r, row, R_NATTS), NULL, 10);
     if (natts < 0 || natts > 1600)
-        return error_set(err, ERR_DATA, "relation %u has %ld attributes", oid_at(r, row, R_OID),
-                         natts);
+        return error_set(err, ERR_DATA, "relation %u has %ld attributes",
+                         catalog_query_oid(r, row, R_OID), natts);
     struct rel_desc *d = rel_desc_new((unsigned)natts);
-    d->oid = oid_at(r, row, R_OID);
-    d->namespace_oid = oid_at(r, row, R_NAMESPACE);
+    d->oid = catalog_query_oid(r, row, R_OID);
+    d->namespace_oid = catalog_query_oid(r, row, R_NAMESPACE);
     name_at(r, row, R_SCHEMA, d->schema);
     name_at(r, row, R_NAME, d->name);
     d->relkind = char_at(r, row, R_KIND);
     d->relpersistence = char_at(r, row, R_PERSISTENCE);
     d->relreplident = char_at(r, row, R_IDENTITY);
-    d->relam = oid_at(r, row, R_AM);
-    d->locator.rel_number = oid_at(r, row, R_FILENODE);
+    d->relam = catalog_query_oid(r, row, R_AM);
+    d->locator.rel_number = catalog_query_oid(r, row, R_FILENODE);
     if (d->locator.rel_number != 0) {
-        d->locator.spc_oid = oid_at(r, row, R_SPC);
-        d->locator.db_oid = d->locator.spc_oid == GLOBALTABLESPACE_OID ? 0 : oid_at(r, row, R_DB);
+        d->locator.spc_oid = catalog_query_oid(r, row, R_SPC);
+        d->locator.db_oid =
+            d->locator.spc_oid == GLOBALTABLESPACE_OID ? 0 : catalog_query_oid(r, row, R_DB);
     }
-    d->toast_oid = oid_at(r, row, R_TOAST);
-    d->toast_locator.rel_number = oid_at(r, row, R_TOAST_FILENODE);
+    d->toast_oid = catalog_query_oid(r, row, R_TOAST);
+    d->toast_locator.rel_number = catalog_query_oid(r, row, R_TOAST_FILENODE);
     if (d->toast_locator.rel_number != 0) {
-        d->toast_locator.spc_oid = oid_at(r, row, R_TOAST_SPC);
-        d->toast_locator.db_oid = oid_at(r, row, R_DB);
+        d->toast_locator.spc_oid = catalog_query_oid(r, row, R_TOAST_SPC);
+        d->toast_locator.db_oid = catalog_query_oid(r, row, R_DB);
     }
-    d->root_oid = oid_at(r, row, R_ROOT);
+    d->root_oid = catalog_query_oid(r, row, R_ROOT);
     if (d->root_oid == 0) /* detached in the meantime */
         d->root_oid = d->oid;
     fill_key(d, r, row);
@@ -266,10 +267,10 @@ static enum status read_attribute(struct att_desc *a, const PGresult *r, int row
     a->not_null = bool_at(r, row, A_NOT_NULL) && !a->dropped;
     a->typtype = char_at(r, row, A_TYPTYPE);
     a->typcategory = char_at(r, row, A_CATEGORY);
-    a->typid = oid_at(r, row, A_TYPE);
+    a->typid = catalog_query_oid(r, row, A_TYPE);
     a->typmod = atoi(text(r, row, A_TYPMOD));
-    a->elem_typid = oid_at(r, row, A_ELEM);
-    a->base_typid = oid_at(r, row, A_BASE);
+    a->elem_typid = catalog_query_oid(r, row, A_ELEM);
+    a->base_typid = catalog_query_oid(r, row, A_BASE);
     name_at(r, row, A_NAME, a->name);
     if (!PQgetisnull(r, row, A_FORMAT))
         a->type_name = xstrdup(text(r, row, A_FORMAT));
@@ -285,16 +286,15 @@ static enum status read_attribute(struct att_desc *a, const PGresult *r, int row
 static enum status fill_attributes(struct rel_desc *d, const PGresult *r, int *at,
                                    struct error *err)
 {
-    while (*at < PQntuples(r) && oid_at(r, *at, A_REL) < d->oid)
+    while (*at < PQntuples(r) && catalog_query_oid(r, *at, A_REL) < d->oid)
         (*at)++;
     for (unsigned i = 0; i < d->natts; i++, (*at)++) {
-        if (*at >= PQntuples(r) || oid_at(r, *at, A_REL) != d->oid ||
+        if (*at >= PQntuples(r) || catalog_query_oid(r, *at, A_REL) != d->oid ||
             atoi(text(r, *at, A_NUM)) != (int)i + 1)
             return error_set(err, ERR_DATA, "relation %s.%s (oid %u) lacks attribute %u of %u",
                              d->schema, d->name, d->oid, i + 1, d->natts);
         TRY(read_attribute(&d->atts[i], r, *at, err));
     }
-    rel_desc_seal(d);
     return OK;
 }
 
@@ -305,8 +305,8 @@ void catalog_query_free(struct rel_desc **descs, size_t n)
     free(descs);
 }
 
-static enum status build(const PGresult *rels, const PGresult *atts, struct rel_desc ***ret,
-                         size_t *ret_n, struct error *err)
+static enum status build(PGconn *conn, const PGresult *rels, const PGresult *atts,
+                         struct rel_desc ***ret, size_t *ret_n, struct error *err)
 {
     size_t n = (size_t)PQntuples(rels);
     struct rel_desc **descs = xcalloc(n, sizeof *descs);
@@ -317,10 +317,14 @@ static enum status build(const PGresult *rels, const PGresult *atts, struct rel_
         if (st == OK)
             st = fill_attributes(descs[i], atts, &at, err);
     }
+    if (st == OK)
+        st = catalog_query_types(conn, descs, n, err);
     if (st != OK) {
         catalog_query_free(descs, n);
         return st;
     }
+    for (size_t i = 0; i < n; i++)
+        rel_desc_seal(descs[i]);
     *ret = descs;
     *ret_n = n;
     return OK;
@@ -334,11 +338,11 @@ static enum status read_both(PGconn *conn, const char *list, struct rel_desc ***
     CLEANUP_FREE char *atts_sql =
         xasprintf("%s%s ORDER BY a.attrelid, a.attnum", attributes_sql, which);
     PGresult *rels = NULL, *atts = NULL;
-    enum status st = run(conn, rels_sql, list, "pg_class", R_COLUMNS, &rels, err);
+    enum status st = catalog_query_run(conn, rels_sql, list, "pg_class", R_COLUMNS, &rels, err);
     if (st == OK)
-        st = run(conn, atts_sql, list, "pg_attribute", A_COLUMNS, &atts, err);
+        st = catalog_query_run(conn, atts_sql, list, "pg_attribute", A_COLUMNS, &atts, err);
     if (st == OK)
-        st = build(rels, atts, ret, ret_n, err);
+        st = build(conn, rels, atts, ret, ret_n, err);
     PQclear(rels);
     PQclear(atts);
     return st;
@@ -355,8 +359,8 @@ enum status catalog_query_read(PGconn *conn, unsigned major, const Oid *oids, si
         buf_printf(&list, "%c%u", i == 0 ? '{' : ',', oids[i]);
     buf_printf(&list, noids == 0 ? "{}" : "}");
     if (own)
-        TRY(run(conn, "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", NULL, "the catalog", 0,
-                NULL, err));
+        TRY(catalog_query_run(conn, "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", NULL,
+                              "the catalog", 0, NULL, err));
     enum status st = read_both(conn, oids != NULL ? buf_cstr(&list) : NULL, ret, ret_n, err);
     if (own) { /* nothing was written: what COMMIT says changes nothing about what was read */
         PGresult *ended = PQexec(conn, st == OK ? "COMMIT" : "ROLLBACK");
@@ -369,21 +373,23 @@ enum status catalog_query_filenodes(PGconn *conn, struct catalog_filenode **ret,
                                     struct error *err)
 {
     PGresult *r = NULL;
-    TRY(run(conn,
-            "SELECT c.oid, CASE WHEN c.reltablespace = 0 THEN d.dattablespace ELSE c.reltablespace "
-            "END, CASE WHEN c.relisshared THEN 0 ELSE d.oid END, "
-            "pg_catalog.pg_relation_filenode(c.oid) FROM pg_catalog.pg_class c "
-            "JOIN pg_catalog.pg_database d ON d.datname = pg_catalog.current_database() "
-            "WHERE c.oid < 16384 AND c.oid NOT IN (2613, 2683) "
-            "AND c.relkind IN ('r', 'i', 't', 'm', 'S') "
-            "AND pg_catalog.pg_relation_filenode(c.oid) IS NOT NULL ORDER BY c.oid",
-            NULL, "the catalog's filenodes", 4, &r, err));
+    TRY(catalog_query_run(
+        conn,
+        "SELECT c.oid, CASE WHEN c.reltablespace = 0 THEN d.dattablespace ELSE c.reltablespace "
+        "END, CASE WHEN c.relisshared THEN 0 ELSE d.oid END, "
+        "pg_catalog.pg_relation_filenode(c.oid) FROM pg_catalog.pg_class c "
+        "JOIN pg_catalog.pg_database d ON d.datname = pg_catalog.current_database() "
+        "WHERE c.oid < 16384 AND c.oid NOT IN (2613, 2683) "
+        "AND c.relkind IN ('r', 'i', 't', 'm', 'S') "
+        "AND pg_catalog.pg_relation_filenode(c.oid) IS NOT NULL ORDER BY c.oid",
+        NULL, "the catalog's filenodes", 4, &r, err));
     size_t n = (size_t)PQntuples(r);
     struct catalog_filenode *nodes = xcalloc(n, sizeof *nodes);
     for (size_t i = 0; i < n; i++)
-        nodes[i] = (struct catalog_filenode){
-            oid_at(r, (int)i, 0),
-            {oid_at(r, (int)i, 1), oid_at(r, (int)i, 2), oid_at(r, (int)i, 3)}};
+        nodes[i] = (struct catalog_filenode){catalog_query_oid(r, (int)i, 0),
+                                             {catalog_query_oid(r, (int)i, 1),
+                                              catalog_query_oid(r, (int)i, 2),
+                                              catalog_query_oid(r, (int)i, 3)}};
     PQclear(r);
     *ret = nodes;
     *ret_n = n;
@@ -394,7 +400,7 @@ enum status catalog_query_database(PGconn *conn, struct catalog_database *ret, s
 {
     PGresult *r = NULL;
     struct catalog_database db = {0};
-    TRY(run(
+    TRY(catalog_query_run(
         conn,
         "SELECT oid, dattablespace, encoding, pg_catalog.pg_encoding_to_char(encoding), datname, "
         "datcollate FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()",
@@ -403,8 +409,8 @@ enum status catalog_query_database(PGconn *conn, struct catalog_database *ret, s
         PQclear(r);
         return error_set(err, ERR_DATA, "pg_database has no row of the current database");
     }
-    db.oid = oid_at(r, 0, 0);
-    db.spc_oid = oid_at(r, 0, 1);
+    db.oid = catalog_query_oid(r, 0, 0);
+    db.spc_oid = catalog_query_oid(r, 0, 1);
     db.encoding = atoi(text(r, 0, 2));
     name_at(r, 0, 3, db.encoding_name);
     name_at(r, 0, 4, db.name);

@@ -15,6 +15,8 @@
  * order, sealed. A relation that is gone is absent. *ret is a malloc'd array of *ret_n references
  * owned by the caller. valid_from is 0.
  *
+ * What a type is made of (type_desc.h) comes with the relation, in its `types`.
+ *
  * Domains: type_name names the domain; base_typid, elem_typid, typcategory and typmod are those of
  * the base type. missing holds the datum as a heap tuple has it, for bool, "char", int2/4/8, oid,
  * float4/8, numeric, text, varchar, bpchar, name, bytea, json, date, time, timetz, timestamp,

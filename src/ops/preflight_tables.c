@@ -64,23 +64,38 @@ static bool is_replicated(struct preflight_run *run, const char *schema, const c
     return false;
 }
 
+/* Every plain type that the column's is made of: oids, separated by blanks. */
+static bool parts_supported(struct preflight_run *run, const char *oids, const char *type)
+{
+    for (char *end; *oids != '\0'; oids = end) {
+        unsigned oid = (unsigned)strtoul(oids, &end, 10);
+        if (end == oids || !run->options->type_supported(run->options->ctx, oid, type))
+            return false;
+    }
+    return true;
+}
+
 /* Tables with a column nobody can carry are skipped, each with its first such column. */
 static void check_column_types(struct preflight_run *run)
 {
     static const char sql[] =
-        "SELECT n.nspname, c.relname, a.attname, b.oid, "
+        "SELECT n.nspname, c.relname, a.attname, (WITH RECURSIVE part (oid) AS (SELECT a.atttypid "
+        "UNION SELECT p.oid FROM part JOIN pg_catalog.pg_type t ON t.oid = part.oid JOIN LATERAL ("
+        "SELECT t.typelem WHERE t.typlen = -1 AND t.typsubscript = "
+        "'pg_catalog.array_subscript_handler'::pg_catalog.regproc AND t.oid NOT IN (22, 30) "
+        "UNION ALL SELECT t.typbasetype WHERE t.typtype = 'd' UNION ALL SELECT r.rngsubtype FROM "
+        "pg_catalog.pg_range r WHERE t.oid IN (r.rngtypid, r.rngmultitypid) UNION ALL SELECT "
+        "x.atttypid FROM pg_catalog.pg_attribute x WHERE t.typtype = 'c' AND x.attrelid = "
+        "t.typrelid AND x.attnum > 0 AND NOT x.attisdropped) p (oid) ON true) "
+        "SELECT pg_catalog.string_agg(part.oid::pg_catalog.text, ' ') FROM part JOIN "
+        "pg_catalog.pg_type t ON t.oid = part.oid WHERE t.typtype IN ('b', 'p') AND NOT (t.typlen "
+        "= -1 AND t.typsubscript = 'pg_catalog.array_subscript_handler'::pg_catalog.regproc AND "
+        "t.oid NOT IN (22, 30))), "
         "pg_catalog.format_type(a.atttypid, a.atttypmod), a.attgenerated FROM pg_catalog.pg_class "
         "c "
         "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
         "JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT "
         "a.attisdropped "
-        "JOIN pg_catalog.pg_type t ON t.oid = a.atttypid "
-        "LEFT JOIN LATERAL (WITH RECURSIVE base(oid, typtype, typbasetype) AS (SELECT t.oid, "
-        "t.typtype, "
-        "t.typbasetype UNION ALL SELECT i.oid, i.typtype, i.typbasetype FROM base JOIN "
-        "pg_catalog.pg_type i ON i.oid = base.typbasetype WHERE base.typtype = 'd') SELECT oid "
-        "FROM base "
-        "WHERE typtype <> 'd') b ON true "
         "WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND NOT c.relispartition AND "
         "c.oid >= "
         "16384 AND n.nspname <> 'information_schema' ORDER BY n.nspname, c.relname, a.attnum";
@@ -91,14 +106,13 @@ static void check_column_types(struct preflight_run *run)
     for (int i = 0; i < n; i++) {
         const char *schema = PQgetvalue(r, i, 0), *table = PQgetvalue(r, i, 1);
         const char *column = PQgetvalue(r, i, 2), *type = PQgetvalue(r, i, 4);
-        unsigned oid = (unsigned)strtoul(PQgetvalue(r, i, 3), NULL, 10);
         if (!is_replicated(run, schema, table))
             continue;
         if (PQgetvalue(r, i, 5)[0] == 'v')
             preflight_add(run->report, PREFLIGHT_INFO, "virtual_column",
                           "%s.%s: column %s is a virtual generated column and is left out", schema,
                           table, column);
-        else if (!run->options->type_supported(run->options->ctx, oid, type)) {
+        else if (!parts_supported(run, PQgetvalue(r, i, 3), type)) {
             preflight_add(run->report, PREFLIGHT_WARNING, "column_type",
                           "%s.%s is skipped: column %s of type %s is not supported by this version",
                           schema, table, column, type);

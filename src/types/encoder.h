@@ -20,6 +20,7 @@ enum encode_result {
 };
 
 struct encoder;
+struct text_plan;
 /* Appends one non-NULL value (plain bytes: decompressed, detoasted, no varlena header; fixed types
  * in PostgreSQL's memory form, little-endian, unaligned) to out->data; for Nullable targets the
  * caller has NOT yet written the null flag: the encoder writes both. */
@@ -38,13 +39,16 @@ struct encoder {
     struct ch_caps caps;
     int32_t typmod;
     Oid typid;
-    char *ch_type; /* full type text, e.g. "Nullable(Decimal(9, 2))" */
+    char *ch_type;          /* full type text of what is sent, e.g. "Nullable(Decimal(9, 2))" */
+    char *column_type;      /* what the column is created as, where that differs, or NULL:
+                               LowCardinality(String) */
+    struct text_plan *text; /* types made of others: how they are printed, or NULL */
 };
 
 /* The default target of a column as contract.md and the type bridge name it, or `override` (a
  * ClickHouse type text, NULL = none). key: not Nullable. ERR_CONFIG: the type is not carried ("type
- * jsonb is not supported"), or the override cannot hold it. The result is freed with encoder_fini.
- */
+ * aclitem is not supported"), or the override cannot hold it. The result is freed with
+ * encoder_fini. */
 enum status encoder_plan(const struct att_desc *att, bool key, const char *override,
                          const struct ch_caps *caps, struct encoder *ret,
                          struct error *err) CHECKED;

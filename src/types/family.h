@@ -33,14 +33,29 @@ static inline Oid att_typid(const struct att_desc *att)
     return att->base_typid != 0 ? att->base_typid : att->typid;
 }
 
-/* Families, one file each. */
+/* Families, one file each kind. */
 extern const struct type_family family_bool, family_int2, family_int4, family_int8, family_oid;
 extern const struct type_family family_float4, family_float8, family_numeric;
 extern const struct type_family family_text, family_varchar, family_bpchar, family_json,
-    family_bytea;
+    family_bytea, family_refcursor;
 extern const struct type_family family_name, family_char, family_uuid;
 extern const struct type_family family_date, family_time, family_timetz;
 extern const struct type_family family_timestamp, family_timestamptz, family_interval;
+extern const struct type_family family_bit, family_varbit;
+extern const struct type_family family_inet, family_cidr, family_macaddr, family_macaddr8;
+extern const struct type_family family_point, family_lseg, family_path, family_box, family_polygon,
+    family_line, family_circle;
+extern const struct type_family family_jsonb, family_jsonpath, family_xml;
+extern const struct type_family family_tsvector, family_tsquery;
+extern const struct type_family family_money, family_pg_lsn, family_pg_snapshot,
+    family_txid_snapshot, family_tid, family_xid, family_cid, family_xid8, family_int2vector,
+    family_oidvector;
+extern const struct type_family family_regproc, family_regprocedure, family_regoper,
+    family_regoperator, family_regclass, family_regtype, family_regconfig, family_regdictionary,
+    family_regnamespace, family_regrole, family_regcollation;
+
+/* The default target "String". */
+void type_default_string(const struct att_desc *att, const struct ch_caps *caps, struct buf *out);
 
 /* Helpers of the append functions: the null flag goes in only once the value is sure. */
 static inline void put_not_null(const struct encoder *e, struct column_buf *out)

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-static void string_default(const struct att_desc *att, const struct ch_caps *caps, struct buf *out)
+void type_default_string(const struct att_desc *att, const struct ch_caps *caps, struct buf *out)
 {
     (void)att;
     (void)caps;
@@ -71,18 +71,24 @@ static bool char_text(const uint8_t *data, uint32_t len, struct buf *out)
     return true;
 }
 
-const struct type_family family_text = {25, -1, true, string_default, plan_string, text_text, NULL};
-const struct type_family family_varchar = {1043,        -1,        true, string_default,
-                                           plan_string, text_text, NULL};
-const struct type_family family_bpchar = {1042,        -1,        true, string_default,
-                                          plan_string, text_text, NULL};
-const struct type_family family_json = {114,         -1,        true, string_default,
-                                        plan_string, text_text, NULL};
-const struct type_family family_bytea = {17,          -1,         true, string_default,
-                                         plan_string, bytea_text, NULL};
-const struct type_family family_name = {19,   NAMEDATALEN, false, string_default,
-                                        NULL, name_text,   NULL};
-const struct type_family family_char = {18, 1, false, string_default, NULL, char_text, NULL};
+#define TEXT_FAMILY(name, oid, text_fn)                                                            \
+    const struct type_family family_##name = {.typid = oid,                                        \
+                                              .attlen = -1,                                        \
+                                              .raw_text = true,                                    \
+                                              .default_type = type_default_string,                 \
+                                              .plan = plan_string,                                 \
+                                              .text = text_fn}
+TEXT_FAMILY(text, 25, text_text);
+TEXT_FAMILY(varchar, 1043, text_text);
+TEXT_FAMILY(bpchar, 1042, text_text);
+TEXT_FAMILY(json, 114, text_text);
+TEXT_FAMILY(refcursor, 1790, text_text);
+TEXT_FAMILY(bytea, 17, bytea_text);
+
+const struct type_family family_name = {
+    .typid = 19, .attlen = NAMEDATALEN, .default_type = type_default_string, .text = name_text};
+const struct type_family family_char = {
+    .typid = 18, .attlen = 1, .default_type = type_default_string, .text = char_text};
 
 /* ---- uuid ---- */
 

@@ -143,17 +143,114 @@ static void test_differences(void **state)
     DIFFERS(d->atts[0].elem_typid++, false);
     DIFFERS(d->atts[0].base_typid++, false);
     DIFFERS(d->atts[0].name[0] = 'q', false);
-    DIFFERS(d->atts[0].type_name[0] = 'q', false);
     DIFFERS(d->atts[1].missing[2] = 'q', false);
     DIFFERS(d->atts[1].missing_len = 4, false);
     DIFFERS((free(d->atts[2].missing), d->atts[2].missing = NULL), false);
     DIFFERS(d->atts[0].has_missing = true, false);
-    DIFFERS((free(d->atts[0].type_name), d->atts[0].type_name = NULL), false);
+}
+
+/* An enum with two labels, and a composite of it and a dropped attribute. */
+static struct type_closure *sample_types(void)
+{
+    struct type_closure *c = type_closure_new(2);
+    c->types[0] = (struct type_desc){.oid = 20001,
+                                     .kind = TYPE_DESC_COMPOSITE,
+                                     .typlen = -1,
+                                     .typalign = 'd',
+                                     .typdelim = ',',
+                                     .relid = 20000,
+                                     .name = "pair",
+                                     .natts = 2};
+    c->types[0].atts = xcalloc(2, sizeof(struct composite_att));
+    c->types[0].atts[0] = (struct composite_att){23, 4, 'i', false};
+    c->types[0].atts[1] = (struct composite_att){0, 8, 'd', true};
+    c->types[1] = (struct type_desc){.oid = 23,
+                                     .kind = TYPE_DESC_ENUM,
+                                     .typlen = 4,
+                                     .typalign = 'i',
+                                     .typdelim = ',',
+                                     .name = "mood",
+                                     .nlabels = 2};
+    c->types[1].labels = xcalloc(2, sizeof(struct enum_label));
+    c->types[1].labels[0] = (struct enum_label){30002, "sad"};
+    c->types[1].labels[1] = (struct enum_label){30001, "ok"};
+    type_closure_seal(c);
+    return c;
+}
+
+static struct rel_desc *sample_with_types(void)
+{
+    struct rel_desc *d = sample();
+    d->types = sample_types();
+    rel_desc_seal(d);
+    return d;
+}
+
+#define TYPES_DIFFER(statement, reason)                                                            \
+    do {                                                                                           \
+        struct rel_desc *a = sample_with_types(), *d = sample_with_types();                        \
+        struct type_desc *number = &d->types->types[0], *pair = &d->types->types[1];               \
+        (void)number;                                                                              \
+        (void)pair;                                                                                \
+        statement;                                                                                 \
+        assert_false(rel_desc_equal(a, d, false));                                                 \
+        assert_true(rel_desc_equal_but_types(a, d));                                               \
+        const char *why = type_closure_text_change(a->types, d->types);                            \
+        assert_true((why == NULL) == (reason == NULL));                                            \
+        assert_true(why == NULL || strstr(why, reason) != NULL);                                   \
+        rel_desc_unref(a);                                                                         \
+        rel_desc_unref(d);                                                                         \
+    } while (0)
+
+static void test_types(void **state)
+{
+    const char *none = NULL;
+    struct rel_desc *d = sample_with_types(), *back = round_trip(d);
+    (void)state;
+    assert_true(rel_desc_equal(d, back, true));
+    assert_string_equal(type_desc_label(type_closure_find(back->types, 23), 30001), "ok");
+    assert_string_equal(type_desc_label(type_closure_find(back->types, 23), 30002), "sad");
+    assert_null(type_desc_label(type_closure_find(back->types, 23), 30000));
+    assert_null(type_closure_find(back->types, 24));
+    assert_ptr_equal(back->atts[0].types, back->types);
+    assert_true(type_closure_has_rows_of(back->types, 20000));
+    assert_false(type_closure_has_rows_of(back->types, 20001));
+    assert_true(type_closure_has_enums(back->types));
+    rel_desc_unref(back);
+    back = sample_with_types();
+    back->types->types[0].name[0] = 'q'; /* ALTER TYPE … RENAME */
+    assert_true(rel_desc_equal(d, back, true));
+    rel_desc_unref(back);
+    rel_desc_unref(d);
+    TYPES_DIFFER(number->labels[0].text[0] = 'q', "renamed");
+    TYPES_DIFFER(number->labels[1].oid = 40000, "renamed");
+    TYPES_DIFFER(pair->atts[0].dropped = true, "attribute");
+    TYPES_DIFFER(pair->natts = 1, "attribute");
+    TYPES_DIFFER((number->labels = xrealloc(number->labels, 3 * sizeof *number->labels),
+                  number->labels[2] = (struct enum_label){30003, "new"}, number->nlabels = 3),
+                 none);
+}
+
+/* Format 1 ended before the types. */
+static void test_older_format(void **state)
+{
+    struct rel_desc *d = sample(), *back = NULL;
+    CLEANUP_BUF struct buf b = {0};
+    struct error err = {0};
+    (void)state;
+    rel_desc_write(d, &b);
+    b.data[0] = 1;
+    struct cursor c = cursor_of(b.data, b.len - 1);
+    assert_ok(rel_desc_read(&c, &back, &err));
+    assert_int_equal(cursor_left(&c), 0);
+    assert_true(rel_desc_equal(d, back, true));
+    rel_desc_unref(back);
+    rel_desc_unref(d);
 }
 
 static void test_damage(void **state)
 {
-    struct rel_desc *d = sample(), *back = NULL;
+    struct rel_desc *d = sample_with_types(), *back = NULL;
     CLEANUP_BUF struct buf b = {0};
     struct error err = {0};
     (void)state;
@@ -175,10 +272,10 @@ static void test_damage(void **state)
                 rel_desc_unref(back);
             b.data[i] = kept;
         }
-    b.data[0] = 2;
+    b.data[0] = 3;
     struct cursor c = cursor_of(b.data, b.len);
     assert_int_equal(rel_desc_read(&c, &back, &err), ERR_CONFIG);
-    assert_non_null(strstr(err.message, "format 2"));
+    assert_non_null(strstr(err.message, "format 3"));
     rel_desc_unref(d);
 }
 
@@ -207,7 +304,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trip),     cmocka_unit_test(test_equal_for_decoding),
-        cmocka_unit_test(test_differences),    cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_differences),    cmocka_unit_test(test_types),
+        cmocka_unit_test(test_older_format),   cmocka_unit_test(test_damage),
         cmocka_unit_test(test_missing_damage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,7 +23,7 @@ enum {
     TIMESTAMP = 1114,
     NUMERIC = 1700,
     UUID = 2950,
-    JSONB = 3802,
+    ACLITEM = 1033,
 };
 
 #define NUMERIC_TYPMOD(p, s) (((p) << 16 | (s)) + 4)
@@ -118,8 +118,8 @@ static void test_refused_plans(void **state)
         bool key;
         const char *override, *message;
     } cases[] = {
-        {JSONB, false, NULL,
-         "column \"c\": type with oid 3802 is not supported yet by this version"},
+        {ACLITEM, false, NULL,
+         "column \"c\": type with oid 1033 is not supported yet by this version"},
         {INT4, true, "Nullable(Int32)", "is in the key and cannot be Nullable(Int32)"},
         {INT4, false, "Int32", "may hold NULL, which Int32 cannot: use Nullable(Int32)"},
         {INT4, true, "Float64", "cannot be held exactly by Float64"},
@@ -128,7 +128,8 @@ static void test_refused_plans(void **state)
         {TEXT, true, "FixedString(3)", "cannot be held exactly by FixedString(3)"},
         {TEXT, true, "String)", "unexpected text at character 7"},
         {TEXT, true, "", "expected a type name"},
-        {TEXT, false, "LowCardinality(Nullable(String))", "may hold NULL"},
+        {TEXT, false, "LowCardinality(String)", "may hold NULL"},
+        {INT4, true, "LowCardinality(Int32)", "is supported for String only"},
         {BYTEA, false, "Nullable(Nullable(String))", "cannot be held exactly"},
     };
     (void)state;
@@ -150,16 +151,22 @@ static void test_domains_and_names(void **state)
     struct att_desc att = att_of(99999, -1);
     struct encoder e;
     struct error err;
-    char name[] = "box";
+    char name[] = "aclitem";
     (void)state;
     att.base_typid = INT8;
     assert_ok(encoder_plan(&att, true, NULL, &wide, &e, &err));
     assert_string_equal(e.ch_type, "Int64");
     encoder_fini(&e);
-    att.base_typid = 603;
+    att.base_typid = TEXT;
+    assert_ok(encoder_plan(&att, false, "LowCardinality(Nullable(String))", &wide, &e, &err));
+    assert_string_equal(e.ch_type, "Nullable(String)");
+    assert_string_equal(e.column_type, "LowCardinality(Nullable(String))");
+    encoder_fini(&e);
+    att.base_typid = ACLITEM;
     att.type_name = name;
     assert_int_equal(encoder_plan(&att, true, NULL, &wide, &e, &err), ERR_CONFIG);
-    assert_string_equal(err.message, "column \"c\": type box is not supported yet by this version");
+    assert_string_equal(err.message, "column \"c\": type aclitem is not supported yet "
+                                     "by this version");
 }
 
 struct value_case {

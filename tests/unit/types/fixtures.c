@@ -159,7 +159,7 @@ static void test_fixtures(void **state)
         files++;
     }
     closedir(dir);
-    assert_true(files >= 41);
+    assert_true(files >= 70);
     assert_true(values >= 3000);
 }
 
