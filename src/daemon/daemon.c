@@ -62,11 +62,25 @@ static enum status load_manifest(struct daemon *d, struct error *err)
     bool found = false;
     struct error why;
     enum status st = manifest_load(d->paths.manifest, &d->manifest, &found, &why);
-    if (st != OK) {
-        *err = why;
-        return st;
+    if (st == ERR_DATA && d->options.ignore_cursor) {
+        log_warn("msg=\"the manifest is discarded\" error=%s", LOG_Q(why.message));
+        d->manifest.load.state = MANIFEST_LOAD_STARTED; /* what lies beside it is ours */
+        return OK;
     }
-    return OK;
+    if (st != OK)
+        *err = why;
+    return st;
+}
+
+/* --ignore-cursor: no position counts, so nothing that is there can be gone on with. */
+static void cursor_discard(struct daemon *d)
+{
+    if (!d->options.ignore_cursor || d->manifest.load.state == MANIFEST_LOAD_NONE)
+        return;
+    log_warn("msg=\"--ignore-cursor: what was read is discarded, everything is loaded again\" "
+             "floor=" LSN_FMT,
+             LSN_ARGS(d->manifest.floor));
+    d->manifest.load.state = MANIFEST_LOAD_STARTED;
 }
 
 static enum status resume(struct daemon *d, struct error *err)
@@ -96,6 +110,7 @@ static enum status resume(struct daemon *d, struct error *err)
 static enum status sequence(struct daemon *d, struct error *err)
 {
     TRY(load_manifest(d, err));
+    cursor_discard(d);
     bool needs_load = d->manifest.load.state != MANIFEST_LOAD_COMPLETE;
     TRY(daemon_source_open(d, err));
     if (d->manifest.system_id != 0)
@@ -118,6 +133,9 @@ static enum status sequence(struct daemon *d, struct error *err)
     if (pthread_create(&d->status_thread, NULL, daemon_status_main, d) != 0)
         return error_sys(err, ERR_RETRY, "cannot start a thread");
     d->status_started = true;
+    if (pthread_create(&d->watch_thread, NULL, daemon_watch_main, d) != 0)
+        return error_sys(err, ERR_RETRY, "cannot start a thread");
+    d->watch_started = true;
     return daemon_resync_start(d, err);
 }
 
@@ -144,6 +162,8 @@ static void interrupt_all(struct daemon *d, bool keep_pipeline)
         source_sql_interrupt(d->sql);
     if (d->status_sql != NULL)
         source_sql_interrupt(d->status_sql);
+    if (d->watch_sql != NULL)
+        source_sql_interrupt(d->watch_sql);
     daemon_resync_interrupt(d);
     if (d->load != NULL && !keep_pipeline)
         load_cancel(d->load);
@@ -251,6 +271,8 @@ static void join_all(struct daemon *d)
         pthread_join(d->sequence_thread, NULL);
     if (d->status_started)
         pthread_join(d->status_thread, NULL);
+    if (d->watch_started)
+        pthread_join(d->watch_thread, NULL);
     daemon_resync_join(d);
     if (d->pump != NULL) {
         pump_stop(d->pump); /* it may have been started only just now */

@@ -240,6 +240,8 @@ void *daemon_status_main(void *arg)
 {
     struct daemon *d = arg;
     int64_t ms = MIN(d->config->ops.status_interval_ms, (int64_t)REPLY_MAX_MS);
+    if (d->source.sender_timeout_ms > 0) /* a reply must come before the source gives us up */
+        ms = MAX(MIN(ms, d->source.sender_timeout_ms / 3), 100);
     bool decided;
     struct error err;
     pthread_setname_np(pthread_self(), "status");

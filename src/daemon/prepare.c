@@ -11,8 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define FILES_WANTED 65536u
 
 /* PostgreSQL does not run as root: neither do we. */
 static enum status drop_root(struct daemon *d, struct error *err)
@@ -97,8 +100,21 @@ void daemon_paths_free(struct daemon *d)
         close(d->lock_fd);
 }
 
+/* Each transaction that spills holds a file. Where this is not allowed, the limit stays. */
+static void raise_file_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= FILES_WANTED)
+        return;
+    limit.rlim_cur = MIN(limit.rlim_max, (rlim_t)FILES_WANTED);
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+        log_debug("msg=\"limit of open files stays\" limit=%llu",
+                  (unsigned long long)limit.rlim_cur);
+}
+
 enum status daemon_prepare(struct daemon *d, struct error *err)
 {
+    raise_file_limit();
     paths_init(d);
     TRY(drop_root(d, err));
     TRY(file_mkdir_p(d->config->state_dir, 0700, err));

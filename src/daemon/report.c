@@ -46,8 +46,6 @@ static void fill_destination(struct status_report *r, struct destination *dest,
     }
     pthread_mutex_lock(&dest->text_lock);
     out->last_error = keep(r, dest->last_error);
-    if (r->waiting_on == NULL)
-        r->waiting_on = keep(r, dest->waiting_on);
     pthread_mutex_unlock(&dest->text_lock);
 }
 
@@ -149,22 +147,10 @@ static void fill_load(struct daemon *d, struct status_report *r)
                              : 0;
 }
 
-/* The first of these that waits names what holds progress. */
 static void fill_waiting(struct daemon *d, struct status_report *r)
 {
-    char text[300] = "";
-    if (d->waiting[0] != '\0')
-        snprintf(text, sizeof text, "%s", d->waiting);
-    if (text[0] == '\0' && d->pump != NULL)
-        pump_waiting(d->pump, text, sizeof text);
-    if (text[0] == '\0')
-        boundary_waiting(&d->boundary, text, sizeof text);
-    if (text[0] == '\0' && d->cluster != NULL)
-        shadow_cluster_waiting_on(d->cluster, text, sizeof text);
-    for (size_t i = 0; text[0] == '\0' && d->supervisors != NULL && i < d->config->ndestinations;
-         i++)
-        if (d->supervisors[i] != NULL)
-            ch_supervisor_state(d->supervisors[i], text, sizeof text);
+    char text[300];
+    daemon_waiting_text(d, text, sizeof text);
     r->waiting_on = keep(r, text);
 }
 

@@ -110,13 +110,16 @@ static enum status verb_pause(void *ctx, const struct control_request *request, 
                               struct error *err)
 {
     struct daemon *d = ctx;
+    if (atomic_load(&d->state) == DAEMON_PAUSED)
+        return error_set(err, ERR_CONFIG, "it is paused already");
     if (d->pump == NULL || atomic_load(&d->state) != DAEMON_STREAMING)
         return error_set(err, ERR_CONFIG, "not streaming");
     pump_pause(d->pump, true);
     daemon_set_state(d, DAEMON_PAUSED);
     (void)ret_result;
-    enum status st = wait_all(d, request, pump_received_lsn(d->pump), UINT64_MAX, err);
-    return st;
+    while (!pump_is_parked(d->pump) && !control_request_is_cancelled(request))
+        TRY(daemon_pause(d, 20, err));
+    return wait_all(d, request, pump_received_lsn(d->pump), UINT64_MAX, err);
 }
 
 static enum status verb_resume(void *ctx, const struct control_request *request,

@@ -25,6 +25,8 @@ static enum status facts_read(struct daemon *d, struct error *err)
     enum status st = source_repl_identify(repl, &id, err);
     if (st == OK)
         st = source_repl_segment_bytes(repl, &f->segment_bytes, err);
+    if (st == OK)
+        st = source_repl_sender_timeout(repl, &f->sender_timeout_ms, err);
     source_repl_close(repl);
     TRY(st);
     f->system_id = id.system_id;
@@ -145,10 +147,19 @@ enum status daemon_slot_ensure(struct daemon *d, bool expected, struct error *er
 {
     const char *slot = d->config->source.slot;
     struct source_slot_info info;
+    int64_t first_reply_us = -1;
     for (unsigned waited_ms = 0;; waited_ms += 500) {
         TRY(source_sql_slot_info(d->sql, slot, &info, err));
         if (!info.exists || info.active_pid == 0)
             break;
+        if (first_reply_us < 0)
+            first_reply_us = info.holder_reply_us;
+        /* one that replies is alive, so it is not what a killed one of ours left behind */
+        if (strcmp(info.holder, APPLICATION_NAME) == 0 && info.holder_reply_us > first_reply_us)
+            return error_set(err, ERR_CONFIG,
+                             "slot %s is in use by another walshadow (pid %d at the source): stop "
+                             "it, or set source.slot",
+                             slot, info.active_pid);
         /* left over from a cut connection it goes away by itself (A4) */
         if (waited_ms >= 60000)
             return error_set(err, ERR_CONFIG,

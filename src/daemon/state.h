@@ -22,6 +22,7 @@ struct source_facts {
     uint64_t system_id;
     uint32_t timeline;
     uint64_t segment_bytes;
+    int64_t sender_timeout_ms; /* wal_sender_timeout, 0 = none */
     struct catalog_database database;
     struct source_login login;
     char bin_dir[512]; /* of the shadow's programs */
@@ -72,12 +73,14 @@ struct daemon {
     XLogRecPtr floor;
     uint64_t load_started_ns;
     struct source_sql *status_sql; /* of the status thread; interrupted from others under lock */
+    struct source_sql *watch_sql;  /* of the watch thread, likewise */
+    char stalled[300];             /* what is known of a stall that nothing names; "" = none */
     XLogRecPtr load_time_end; /* status thread: transactions of the load's time ended before it */
 
     struct control_server *control;
     struct http_server *http;
-    pthread_t sequence_thread, status_thread;
-    bool sequence_started, status_started;
+    pthread_t sequence_thread, status_thread, watch_thread;
+    bool sequence_started, status_started, watch_started;
     pthread_mutex_t status_lock; /* with status_wake: the status thread's sleep */
     pthread_cond_t status_wake;
     bool load_decided; /* under status_lock: no row of the load waits for a transaction any more */
@@ -123,6 +126,11 @@ enum status daemon_load_save(struct daemon *d, struct error *err) CHECKED;
 void daemon_report_fill(void *ctx, struct status_report *ret);
 enum status daemon_serve_start(struct daemon *d, struct error *err) CHECKED;
 void daemon_serve_stop(struct daemon *d);
+
+/* watch.c */
+void *daemon_watch_main(void *arg);
+/* What holds progress, "" = nothing. Under the daemon's lock. */
+void daemon_waiting_text(struct daemon *d, char *text, size_t cap);
 
 void daemon_set_state(struct daemon *d, enum daemon_state state);
 void daemon_set_waiting(struct daemon *d, const char *fmt, ...) PRINTF(2, 3);

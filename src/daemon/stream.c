@@ -142,7 +142,8 @@ static enum status pipeline_begin(struct daemon *d, struct error *err)
 {
     XLogRecPtr ack = lowest_ack(d);
     struct reorder_options options = {
-        .skip_until = ack,
+        /* --start-lsn: from there on everything is sent again */
+        .skip_until = d->options.start_lsn == 0 ? ack : MIN(ack, d->options.start_lsn),
         .load_end = history_captured_lsn(d->history),
         .load_xid = (TransactionId)d->manifest.load.next_xid,
     };
@@ -162,11 +163,26 @@ static enum status pipeline_begin(struct daemon *d, struct error *err)
     return st;
 }
 
+/* By --start-lsn, else the floor. */
+static enum status start_lsn(const struct daemon *d, XLogRecPtr *ret, struct error *err)
+{
+    XLogRecPtr wanted = lsn_segment_start(d->options.start_lsn, d->source.segment_bytes);
+    if (d->options.start_lsn == 0)
+        wanted = d->manifest.floor;
+    if (wanted > d->manifest.floor)
+        return error_set(err, ERR_CONFIG,
+                         "--start-lsn " LSN_FMT " lies above the floor " LSN_FMT
+                         ": transactions and shape changes between them would be lost. Leave it "
+                         "out, or name a position at or below the floor",
+                         LSN_ARGS(d->options.start_lsn), LSN_ARGS(d->manifest.floor));
+    *ret = wanted;
+    return OK;
+}
+
 enum status daemon_stream_start(struct daemon *d, struct error *err)
 {
-    XLogRecPtr start = d->options.start_lsn != 0
-                           ? lsn_segment_start(d->options.start_lsn, d->source.segment_bytes)
-                           : d->manifest.floor;
+    XLogRecPtr start;
+    TRY(start_lsn(d, &start, err));
     TRY(pipeline_begin(d, err));
     const struct pump_options options = {
         .conninfo = d->config->source.conninfo,

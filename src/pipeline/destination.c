@@ -10,6 +10,7 @@
 #define BLOCK_QUEUE_BYTES ((size_t)64 << 20)
 #define BATCH_QUEUE_BYTES ((size_t)64 << 20)
 #define DDL_BACKOFF_MAX_MS 30000u
+#define FLIGHT_TELL_NS UINT64_C(2000000000) /* an answer may take so long */
 
 void destination_note_error(struct destination *d, const struct error *err)
 {
@@ -22,6 +23,54 @@ void destination_note_waiting(struct destination *d, const char *text)
 {
     pthread_mutex_lock(&d->text_lock);
     snprintf(d->waiting_on, sizeof d->waiting_on, "%.299s", text == NULL ? "" : text);
+    pthread_mutex_unlock(&d->text_lock);
+}
+
+void destination_flight_begin(struct destination *d, unsigned index, const char *what,
+                              uint64_t rows)
+{
+    struct flight *f = &d->flights[index];
+    pthread_mutex_lock(&d->text_lock);
+    f->since_ns = clock_now_ns();
+    f->rows = rows;
+    snprintf(f->what, sizeof f->what, "%.99s", what);
+    pthread_mutex_unlock(&d->text_lock);
+}
+
+void destination_flight_end(struct destination *d, unsigned index)
+{
+    pthread_mutex_lock(&d->text_lock);
+    d->flights[index].since_ns = 0;
+    pthread_mutex_unlock(&d->text_lock);
+}
+
+/* With the text lock held: the one that is out longest. */
+static const struct flight *oldest_flight(const struct destination *d)
+{
+    const struct flight *oldest = NULL;
+    for (unsigned i = 0; i <= d->options.inserters; i++) {
+        const struct flight *f = &d->flights[i];
+        if (f->since_ns != 0 && (oldest == NULL || f->since_ns < oldest->since_ns))
+            oldest = f;
+    }
+    return oldest;
+}
+
+void destination_waiting(struct destination *d, char *text, size_t cap)
+{
+    uint64_t now = clock_now_ns();
+    pthread_mutex_lock(&d->text_lock);
+    const struct flight *f = oldest_flight(d);
+    snprintf(text, cap, "%s", d->waiting_on);
+    if (text[0] == '\0' && f != NULL && now > f->since_ns + FLIGHT_TELL_NS) {
+        unsigned long long seconds = (now - f->since_ns) / 1000000000u;
+        if (f->rows > 0)
+            snprintf(text, cap, "destination %s: INSERT of %llu rows into %s, for %llu s",
+                     d->options.name, (unsigned long long)f->rows, f->what, seconds);
+        else
+            snprintf(text, cap, "destination %s: statement %s, for %llu s", d->options.name,
+                     f->what, seconds);
+    }
     pthread_mutex_unlock(&d->text_lock);
 }
 
@@ -100,7 +149,10 @@ static enum status with_ddl(struct destination *d, statement_fn fn, void *ctx, s
 static enum status execute_once(struct destination *d, void *ctx, struct error *err)
 {
     FAULT_POINT("statement-before");
-    TRY(ch_client_execute(d->ddl, ctx, ddl_settings, ddl_settings_count, err));
+    destination_flight_begin(d, d->options.inserters, ctx, 0);
+    enum status st = ch_client_execute(d->ddl, ctx, ddl_settings, ddl_settings_count, err);
+    destination_flight_end(d, d->options.inserters);
+    TRY(st);
     FAULT_POINT("statement-after");
     return OK;
 }
@@ -200,6 +252,7 @@ enum status destination_open(const struct destination_options *options, XLogRecP
     d->ack = ack_new(ack_start);
     d->inserters = xcalloc(options->inserters, sizeof *d->inserters);
     d->clients = xcalloc(options->inserters, sizeof(struct ch_client *));
+    d->flights = xcalloc(options->inserters + 1u, sizeof *d->flights);
     queue_init(&d->blocks, BLOCK_QUEUE_BYTES);
     queue_init(&d->batches, BATCH_QUEUE_BYTES);
     pthread_mutex_init(&d->ddl_lock, NULL);
@@ -273,5 +326,6 @@ void destination_free(struct destination *d)
     ack_free(d->ack);
     free(d->inserters);
     free(d->clients);
+    free(d->flights);
     free(d);
 }

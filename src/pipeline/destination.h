@@ -20,7 +20,7 @@ struct block_item {
     uint64_t seq;
     size_t bytes;
     struct budget_permit permit; /* for them */
-    atomic_ulong *rows_counter; /* of the table, counted when acknowledged; may be NULL */
+    atomic_ulong *rows_counter;  /* of the table, counted when acknowledged; may be NULL */
     struct block_item *next;
 };
 
@@ -44,6 +44,13 @@ struct batch {
     uint64_t deadline_ns; /* 0 while empty */
 };
 
+/* A statement or an INSERT that was sent and is not answered yet. */
+struct flight {
+    uint64_t since_ns; /* 0 = none */
+    uint64_t rows;     /* of an INSERT */
+    char what[100];    /* its table, or the statement's beginning */
+};
+
 struct destination {
     struct destination_options options;
     struct ch_caps caps;
@@ -65,7 +72,8 @@ struct destination {
     pthread_mutex_t text_lock; /* guards the two texts and the wait for a stop */
     pthread_cond_t stopped;
     char last_error[300];
-    char waiting_on[300]; /* "" = not waiting */
+    char waiting_on[300];   /* "" = not waiting */
+    struct flight *flights; /* under text_lock: of each inserter, the last of the statements */
 };
 
 /* Connects (retrying while the server cannot be reached), creates the database, starts the threads.
@@ -94,6 +102,11 @@ void destination_free(struct destination *d);
 void block_item_free(struct budget *budget, struct block_item *item);
 void batch_free(struct budget *budget, struct batch *b);
 void destination_note_error(struct destination *d, const struct error *err);
+/* What it waits for: a retry, or an answer that does not come. "" = nothing. */
+void destination_waiting(struct destination *d, char *text, size_t cap);
+void destination_flight_begin(struct destination *d, unsigned index, const char *what,
+                              uint64_t rows);
+void destination_flight_end(struct destination *d, unsigned index);
 void destination_note_waiting(struct destination *d, const char *text); /* NULL = no longer */
 
 /* Between the files of a destination. */

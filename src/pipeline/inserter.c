@@ -58,8 +58,11 @@ static enum status send_once(struct inserter *in, const struct batch *b, struct 
     }
     for (struct block_item *i = b->items; i != NULL; i = i->next)
         in->blocks[n++] = i->block;
-    return ch_client_insert(c, b->target->insert_sql, b->target->header, in->blocks, n,
-                            insert_settings, insert_settings_count, err);
+    destination_flight_begin(d, in->index, b->target->table, b->rows);
+    enum status st = ch_client_insert(c, b->target->insert_sql, b->target->header, in->blocks, n,
+                                      insert_settings, insert_settings_count, err);
+    destination_flight_end(d, in->index);
+    return st;
 }
 
 static enum status send_until_done(struct inserter *in, const struct batch *b, struct error *err)

@@ -35,6 +35,8 @@ struct pump {
     atomic_ullong stop_at;
     atomic_ullong received, server_end;
     atomic_int backend_pid;
+    atomic_bool parked;      /* paused, and nothing more is read */
+    atomic_ullong looked_ns; /* when the stream was last listened to, 0 = there is none */
     XLogRecPtr sent_flush;
     XLogRecPtr last_end, ended_at; /* window mode */
     XLogRecPtr record_end;         /* of the last record */
@@ -173,6 +175,7 @@ static void set_repl(struct pump *p, struct source_repl *repl)
     struct source_repl *old = p->repl;
     p->repl = repl;
     p->repl_streams = false;
+    atomic_store(&p->looked_ns, 0);
     atomic_store(&p->backend_pid, repl == NULL ? 0 : source_repl_backend_pid(repl));
     if (repl != NULL && atomic_load(&p->stopping))
         source_repl_wake(repl);
@@ -322,8 +325,11 @@ static enum status wait_while_paused(struct pump *p, struct error *err)
     if (is_paused(p)) /* what was read goes on its way: the pause ends when it has arrived */
         TRY(flush_batch(p, true, err));
     pthread_mutex_lock(&p->lock);
-    while (p->paused && !atomic_load(&p->stopping))
+    while (p->paused && !atomic_load(&p->stopping)) {
+        atomic_store(&p->parked, true);
         pthread_cond_wait(&p->wake, &p->lock);
+    }
+    atomic_store(&p->parked, false);
     pthread_mutex_unlock(&p->lock);
     return atomic_load(&p->stopping) ? error_set(err, ERR_CANCELLED, "stopping") : OK;
 }
@@ -332,6 +338,7 @@ static enum status read_stream(struct pump *p, struct error *err)
 {
     for (;;) {
         struct source_chunk c;
+        atomic_store(&p->looked_ns, clock_now_ns());
         TRY(wait_while_paused(p, err));
         TRY(source_repl_receive(p->repl, 0, &c, err)); /* what is there already */
         if (c.kind == SOURCE_CHUNK_NONE) {
@@ -476,6 +483,11 @@ void pump_pause(struct pump *p, bool paused)
     pthread_mutex_unlock(&p->lock);
 }
 
+bool pump_is_parked(const struct pump *p)
+{
+    return atomic_load(&p->parked) || atomic_load(&p->backend_pid) == 0;
+}
+
 enum status pump_send_status(struct pump *p, XLogRecPtr flush, struct error *err)
 {
     enum status st = OK;
@@ -496,6 +508,23 @@ XLogRecPtr pump_received_lsn(const struct pump *p)
 XLogRecPtr pump_server_lsn(const struct pump *p)
 {
     return atomic_load(&p->server_end);
+}
+
+uint64_t pump_unheard_ns(const struct pump *p)
+{
+    uint64_t looked = atomic_load(&p->looked_ns), now = clock_now_ns();
+    return looked == 0 || looked > now ? 0 : now - looked;
+}
+
+void pump_disconnect(struct pump *p)
+{
+    pthread_mutex_lock(&p->lock);
+    if (p->repl_streams)
+        source_repl_cut(p->repl);
+    p->repl_streams = false;
+    atomic_store(&p->looked_ns, 0);
+    atomic_store(&p->backend_pid, 0);
+    pthread_mutex_unlock(&p->lock);
 }
 
 bool pump_connected(const struct pump *p)

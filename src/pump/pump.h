@@ -43,11 +43,18 @@ XLogRecPtr pump_join(struct pump *p);
 void pump_free(struct pump *p);
 
 void pump_pause(struct pump *p, bool paused);
+/* It has seen that it is paused, or there is no stream: the received position stays. */
+bool pump_is_parked(const struct pump *p);
 /* Sends a status reply over the current connection, if there is one. flush: the floor. */
 enum status pump_send_status(struct pump *p, XLogRecPtr flush, struct error *err) CHECKED;
 
 XLogRecPtr pump_received_lsn(const struct pump *p);
 XLogRecPtr pump_server_lsn(const struct pump *p); /* end of the source's WAL as last told */
 bool pump_connected(const struct pump *p);
+/* For how long the stream was not listened to, because the pump waits for something else; 0 if
+ * there is no stream. */
+uint64_t pump_unheard_ns(const struct pump *p);
+/* Ends the stream from another thread; it is opened again once the pump listens. */
+void pump_disconnect(struct pump *p);
 int pump_backend_pid(const struct pump *p); /* of the source's walsender, 0 = not connected */
 void pump_waiting(struct pump *p, char *text, size_t cap); /* "" = reading */

@@ -12,7 +12,9 @@ static const struct {
     {"58P01", ERR_CONFIG,
      "the source has removed WAL that is still needed: the copy cannot go on from here; run "
      "`walshadow remove` and load again"},
-    {"42704", ERR_CONFIG, "create it, or correct the name in the configuration"},
+    {"42704", ERR_CONFIG,
+     "correct source.slot; if it was dropped, the WAL since may be removed: run `walshadow remove` "
+     "and load again"},
     {"42710", ERR_CONFIG, "choose another name, or drop it if nothing else uses it"},
     {"28P01", ERR_CONFIG, "check user and password of source.conninfo"},
     {"28000", ERR_CONFIG,

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -149,6 +150,23 @@ enum status source_repl_segment_bytes(struct source_repl *r, uint64_t *ret, stru
     return OK;
 }
 
+enum status source_repl_sender_timeout(struct source_repl *r, int64_t *ret_ms, struct error *err)
+{
+    CLEANUP_FREE char *text = NULL;
+    long n = 0;
+    char unit[4] = "ms";
+    TRY(source_repl_show(r, "wal_sender_timeout", &text, err));
+    if (sscanf(text, "%9ld%3s", &n, unit) < 1 || n < 0)
+        return error_set(err, ERR_DATA, "wal_sender_timeout \"%s\" is not a duration", text);
+    int64_t factor = strcmp(unit, "h") == 0     ? 3600000
+                     : strcmp(unit, "d") == 0   ? 86400000
+                     : strcmp(unit, "min") == 0 ? 60000
+                     : strcmp(unit, "s") == 0   ? 1000
+                                                : 1;
+    *ret_ms = n * factor;
+    return OK;
+}
+
 /* Slot names hold a-z, 0-9 and _ only; the server checks, this keeps the command well-formed. */
 static enum status check_slot_name(const char *name, struct error *err)
 {
@@ -273,6 +291,13 @@ void source_repl_wake(struct source_repl *r)
 {
     atomic_store(&r->woken, true);
     source_wake_set(r->wake_fd);
+}
+
+void source_repl_cut(struct source_repl *r)
+{
+    int fd = PQsocket(r->conn);
+    if (fd >= 0)
+        shutdown(fd, SHUT_RDWR);
 }
 
 int source_repl_backend_pid(const struct source_repl *r)

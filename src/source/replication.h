@@ -54,6 +54,9 @@ enum status source_repl_identify(struct source_repl *r, struct source_identity *
 enum status source_repl_show(struct source_repl *r, const char *name, char **ret,
                              struct error *err) CHECKED;
 /* In bytes, from SHOW wal_segment_size. */
+/* wal_sender_timeout, 0 = none. */
+enum status source_repl_sender_timeout(struct source_repl *r, int64_t *ret_ms,
+                                       struct error *err) CHECKED;
 enum status source_repl_segment_bytes(struct source_repl *r, uint64_t *ret,
                                       struct error *err) CHECKED;
 /* CREATE_REPLICATION_SLOT name PHYSICAL RESERVE_WAL. A slot of that name that exists already is
@@ -87,6 +90,9 @@ enum status source_repl_status(struct source_repl *r, XLogRecPtr write_lsn, XLog
 void source_repl_wake(struct source_repl *r);
 
 /* Pid of the walsender that serves this connection; what pg_stat_replication.pid shows. */
+/* Ends the connection from another thread: the server sees it closed at once, calls on it fail with
+ * ERR_RETRY. */
+void source_repl_cut(struct source_repl *r);
 int source_repl_backend_pid(const struct source_repl *r);
 
 /* For base_backup.c: the connection and its eventfd; the caller is the thread that owns r. */

@@ -58,6 +58,8 @@ struct source_slot_info {
     char wal_status[16];     /* reserved, extended, unreserved, lost; "" if restart_lsn is 0 */
     char invalidation[32];   /* 17+: pg_replication_slots.invalidation_reason, else "" */
     uint64_t retained_bytes; /* flush position - restart_lsn */
+    char holder[64];         /* application_name of who uses it, "" = not known (pg_monitor) */
+    int64_t holder_reply_us; /* time of its last reply, 0 = not known */
 };
 enum status source_sql_slot_info(struct source_sql *s, const char *name,
                                  struct source_slot_info *ret, struct error *err) CHECKED;

@@ -39,7 +39,10 @@ enum status source_sql_slot_info(struct source_sql *s, const char *name,
         "SELECT slot_type = 'physical', temporary, active_pid, restart_lsn, wal_status, %s, "
         "pg_catalog.pg_wal_lsn_diff(CASE WHEN pg_catalog.pg_is_in_recovery() "
         "THEN pg_catalog.pg_last_wal_receive_lsn() ELSE pg_catalog.pg_current_wal_flush_lsn() END, "
-        "restart_lsn) FROM pg_catalog.pg_replication_slots WHERE slot_name = $1",
+        "restart_lsn), r.application_name, "
+        "(EXTRACT(epoch FROM r.reply_time) * 1000000)::pg_catalog.int8 "
+        "FROM pg_catalog.pg_replication_slots s LEFT JOIN pg_catalog.pg_stat_replication r "
+        "ON r.pid = s.active_pid WHERE slot_name = $1",
         source_sql_major(s) >= 17 ? "invalidation_reason" : "NULL::pg_catalog.text");
     struct source_slot_info info = {0};
     struct sql_result *r = NULL;
@@ -58,6 +61,9 @@ enum status source_sql_slot_info(struct source_sql *s, const char *name,
         const char *diff = sql_result_get(r, 0, 6);
         if (diff != NULL && diff[0] != '-') /* behind: nothing is retained */
             info.retained_bytes = strtoull(diff, NULL, 10);
+        copy_text(info.holder, sizeof info.holder, sql_result_get(r, 0, 7));
+        const char *reply = sql_result_get(r, 0, 8);
+        info.holder_reply_us = reply == NULL ? 0 : strtoll(reply, NULL, 10);
     }
     sql_result_free(r);
     TRY(st);

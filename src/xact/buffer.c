@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #define TELL_STEP ((size_t)64 << 10)
+#define SUBS_KNOWN_MAX 64u /* PGPROC_MAX_CACHED_SUBXIDS, storage/proc.h */
 
 struct sub_entry {
     TransactionId xid;
@@ -27,7 +28,7 @@ struct xact_buffer {
     atomic_ulong spills;
     struct budget *budget;
     size_t told_bytes; /* to the budget, in steps */
-    atomic_size_t spilled_count;
+    atomic_size_t spilled_count, many_subs;
     atomic_ullong spilled_bytes;
     pthread_mutex_t prepared_lock; /* guards the two below: written here, read for the status */
     struct xact_prepared *prepared;
@@ -135,6 +136,8 @@ static void sub_add(struct xact_buffer *b, TransactionId xid, struct xact *top)
     s->top = top;
     HASH_ADD(hh, b->subs, xid, sizeof s->xid, s);
     xid_array_add(&top->subs, xid);
+    if (top->subs.n == SUBS_KNOWN_MAX + 1)
+        atomic_fetch_add(&b->many_subs, 1);
 }
 
 static struct xact *xact_get(struct xact_buffer *b, TransactionId xid, TransactionId top,
@@ -209,6 +212,8 @@ static void xact_release_one(struct xact_buffer *b, struct xact *x)
         atomic_fetch_sub(&b->spilled_count, 1);
         atomic_fetch_sub(&b->spilled_bytes, x->spill.bytes);
     }
+    if (x->subs.n > SUBS_KNOWN_MAX)
+        atomic_fetch_sub(&b->many_subs, 1);
     free(x->subs.xids);
     free(x->aborted.xids);
     free(x->joined);
@@ -477,4 +482,9 @@ size_t xact_buffer_spilled_count(const struct xact_buffer *b)
 uint64_t xact_buffer_spilled_bytes(const struct xact_buffer *b)
 {
     return atomic_load(&b->spilled_bytes);
+}
+
+bool xact_buffer_has_many_subs(const struct xact_buffer *b)
+{
+    return atomic_load(&b->many_subs) > 0;
 }

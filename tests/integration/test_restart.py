@@ -1,49 +1,11 @@
 """kill -9 at any instant, then run again: the end equals an uninterrupted run."""
 
 import os
-import random
-import re
 import time
 
-import pytest
-
-from lib import parity, paths, workload
+from lib import parity, workload
 from lib.daemon import lsn_value
 from lib.process import wait_until
-
-
-def fault_names():
-    """The fault points in the sources: each one is a place to die. The chunk store is not part of the
-    daemon yet; its own tests kill it."""
-    names = set()
-    for folder, _, files in os.walk(paths.ROOT / "src"):
-        if os.path.basename(folder) == "toast":
-            continue
-        for name in files:
-            if name.endswith(".c"):
-                with open(os.path.join(folder, name)) as f:
-                    names.update(re.findall(r'FAULT_POINT\("([a-z0-9-]+)"\)', f.read()))
-    return sorted(names)
-
-
-def test_kill_while_streaming(source, daemons, full):
-    """Kills at random moments under mixed writers; equality after each restart's catch-up."""
-    workload.create(source)
-    daemon = daemons(source).start()
-    daemon.wait_state("streaming")
-    rng = random.Random(7)
-    for cycle in range(12 if full else 4):
-        writers = [workload.Mixer(source, seed=cycle * 10 + lane, lane=lane, first=cycle * 500000,
-                                  multixacts=True)
-                   for lane in range(2)]
-        for writer in writers:
-            writer.start()
-        time.sleep(rng.uniform(0.3, 2.5))
-        daemon.kill()
-        daemon.start().wait_state("streaming")
-        for writer in writers:
-            writer.stop()
-        parity.assert_equal(source, daemon)
 
 
 def test_kill_during_load(source, daemons):
@@ -201,38 +163,3 @@ def test_positions_only_grow(source, daemons):
         daemon.start().wait_state("streaming")
     bench.stop()
     parity.assert_equal(source, daemon)
-
-
-@pytest.mark.fault_points
-@pytest.mark.parametrize("name", fault_names())
-def test_dies_at(source, daemons, name):
-    """The daemon kills itself at a named instant; the next start, without the fault, ends equal."""
-    workload.create(source)
-    source.pgbench_init(1)
-    daemon = daemons(source, binary=paths.DEBUG_BIN,
-                     config={"memory": {"xact_buffer_max": "256KiB"}})
-    daemon.start(env={"WALSHADOW_TEST_FAULT": name})
-    writer = workload.Mixer(source, big_values=False)
-    writer.start()
-    bench = source.pgbench(clients=2)
-    died = True
-    deadline = time.monotonic() + 45
-    made = 0
-    while daemon.running():
-        if time.monotonic() > deadline:
-            died = False
-            break
-        made += 1
-        source.app(f"CREATE TABLE made{made} (id int PRIMARY KEY); INSERT INTO made{made} VALUES (1);"
-                   f"CREATE TABLE bulk{made} AS SELECT i, repeat('x', 100) AS v FROM generate_series(1, 5000) i")
-        time.sleep(1)
-    if died:
-        assert daemon.process.returncode == -9, daemon.log_text()[-3000:]
-    else:
-        daemon.kill()
-    daemon.start().wait_state("streaming")
-    writer.stop()
-    bench.stop()
-    parity.assert_equal(source, daemon)
-    if not died:
-        pytest.skip(f"{name} was not passed; killed from outside instead, and equal")

@@ -367,10 +367,12 @@ static void test_many_subtransactions(void **state)
         }
     }
     assert_int_equal(xact_buffer_count(b), 1);
+    assert_true(xact_buffer_has_many_subs(b));
     struct xact *x = xact_buffer_take(b, 100, live, nlive);
     xact_list(x, &got);
     assert_seen_equal(&got, &want);
     xact_buffer_release(b, x);
+    assert_false(xact_buffer_has_many_subs(b));
     /* and the same number buffered alone */
     got.n = 0;
     for (size_t i = 0; i < want.n; i++)
