@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define READ_BYTES ((size_t)256 << 10)
+#define HOLE_BYTES 4096u
 
 static const char usage[] =
     "usage: walshadow filter --in SEGMENT… --out-dir DIR [--database OID]\n"
@@ -53,6 +54,8 @@ static char *out_path(const struct filter_command *c, size_t i, const char *suff
     return xasprintf("%s/%s%s", c->out_dir, c->segments[i].file.name, suffix);
 }
 
+/* No file is synced: what a power loss takes is made again from the input. A name is given to
+ * complete files only. */
 static enum status output_close(struct filter_command *c, struct error *err)
 {
     if (c->fd < 0)
@@ -61,11 +64,11 @@ static enum status output_close(struct filter_command *c, struct error *err)
     CLEANUP_FREE char *path = out_path(c, c->output, "");
     /* behind the end of the WAL the segment is zeros up to its full size */
     if (ftruncate(c->fd, (off_t)c->segments[c->output].file.segment_bytes) != 0 ||
-        fsync(c->fd) != 0 || rename(aside, path) != 0)
+        rename(aside, path) != 0)
         return error_sys(err, ERR_CONFIG, "cannot write %s", path);
     close(c->fd);
     c->fd = -1;
-    return file_fsync_dir(c->out_dir, err);
+    return OK;
 }
 
 static enum status output_open(struct filter_command *c, size_t i, struct error *err)
@@ -74,6 +77,27 @@ static enum status output_open(struct filter_command *c, size_t i, struct error 
     c->output = i;
     c->fd = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     return c->fd >= 0 ? OK : error_sys(err, ERR_CONFIG, "cannot create %s", aside);
+}
+
+static bool is_zeros(const uint8_t *data, size_t len)
+{
+    return data[0] == 0 && memcmp(data, data + 1, len - 1) == 0;
+}
+
+/* Whole blocks of zeros stay holes: of page images nothing else is left. */
+static enum status write_sparse(int fd, const uint8_t *data, size_t len, uint64_t at,
+                                const char *name, struct error *err)
+{
+    size_t from = 0; /* [from, to) is to be written */
+    for (size_t to = 0; to < len;) {
+        size_t n = MIN(len - to, HOLE_BYTES - (at + to) % HOLE_BYTES);
+        if (n == HOLE_BYTES && is_zeros(data + to, n)) {
+            TRY(file_pwrite_all(fd, data + from, to - from, (off_t)(at + from), name, err));
+            from = to + n;
+        }
+        to += n;
+    }
+    return file_pwrite_all(fd, data + from, len - from, (off_t)(at + from), name, err);
 }
 
 static enum status on_output(void *ctx, XLogRecPtr lsn, const uint8_t *data, size_t len,
@@ -89,7 +113,7 @@ static enum status on_output(void *ctx, XLogRecPtr lsn, const uint8_t *data, siz
         if (c->fd < 0)
             TRY(output_open(c, c->output, err));
         size_t n = MIN(len, s->start + s->segment_bytes - lsn);
-        TRY(file_pwrite_all(c->fd, data, n, (off_t)(lsn - s->start), s->name, err));
+        TRY(write_sparse(c->fd, data, n, lsn - s->start, s->name, err));
         lsn += n;
         data += n;
         len -= n;
@@ -109,6 +133,16 @@ static enum status on_record(void *ctx, const struct wal_record *r, bool forward
     s->by_rmgr[r->rmid]++;
     s->forwarded[r->rmid] += forwarded;
     return OK;
+}
+
+static enum status text_write(const char *path, const char *text, struct error *err)
+{
+    CLEANUP_FREE char *aside = xasprintf("%s.tmp", path);
+    CLEANUP_FD int fd = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return error_sys(err, ERR_CONFIG, "cannot create %s", aside);
+    TRY(file_write_all(fd, text, strlen(text), aside, err));
+    return rename(aside, path) == 0 ? OK : error_sys(err, ERR_CONFIG, "cannot write %s", path);
 }
 
 static enum status manifest_write(const struct filter_command *c, const struct segment *s,
@@ -135,7 +169,7 @@ static enum status manifest_write(const struct filter_command *c, const struct s
     json_decref(root);
     CHECK(text != NULL);
     CLEANUP_FREE char *path = xasprintf("%s/%s.manifest.json", c->out_dir, s->file.name);
-    enum status status = file_write_atomic(path, text, strlen(text), 0600, err);
+    enum status status = text_write(path, text, err);
     free(text);
     return status;
 }
