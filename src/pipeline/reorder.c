@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #define SLICE_BUILT_MAX ((size_t)4 << 20)
+#define SLICE_WORTH_BYTES ((size_t)512 << 10)
 #define PG_EPOCH_US INT64_C(946684800000000)
 
 void reorder_init(struct reorder *r)
@@ -178,13 +179,16 @@ static enum status running(struct reorder *r, const struct running_frame *f, str
     return h->running == NULL ? OK : h->running(h->ctx, f->oldest_running, err);
 }
 
-static enum status take_frame(struct reorder *r, const struct frame_head *head, struct error *err)
+/* The first frame, or several; *ret_len: the bytes taken. */
+static enum status take_frames(struct reorder *r, const struct frame_head *head, size_t len,
+                               size_t *ret_len, struct error *err)
 {
     const struct xact_frame *xf = (const struct xact_frame *)head;
+    *ret_len = head->len;
     switch ((enum frame_type)head->type) {
     case FRAME_CHANGE:
         tell_super_delete(r, (const struct change_frame *)head);
-        return xact_buffer_add(r->xacts, head, err);
+        return xact_buffer_add_run(r->xacts, head, len, ret_len, err);
     case FRAME_TRUNCATE:
         return xact_buffer_add(r->xacts, head, err);
     case FRAME_SEEN:
@@ -211,14 +215,17 @@ static enum status take_batch(struct reorder *r, const struct feed_batch *b, str
 {
     for (size_t at = 0; at < b->frames.len;) {
         const struct frame_head *head = (const struct frame_head *)(b->frames.data + at);
-        TRY(take_frame(r, head, err));
-        at += head->len;
+        size_t taken;
+        TRY(take_frames(r, head, b->frames.len - at, &taken, err));
+        at += taken;
     }
     atomic_store(&r->read_lsn, b->end);
     for (size_t d = 0; d < r->ndestinations; d++)
         ack_dispatched(r->destinations[d]->ack, b->end);
-    /* an idle pipeline gets the slice at once; under load it grows until a worker is free */
-    if (b->idle || queue_is_empty(r->jobs))
+    /* an idle pipeline gets the slice at once; under load it grows until a worker is free and what
+     * it costs to hand it over is little */
+    if (b->idle ||
+        (r->slice != NULL && r->slice->frames.len >= SLICE_WORTH_BYTES && queue_is_empty(r->jobs)))
         return reorder_slice_dispatch(r, err);
     return OK;
 }

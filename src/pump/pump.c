@@ -11,6 +11,7 @@
 #include <time.h>
 
 #define BATCH_BYTES ((size_t)256 << 10)
+#define BATCH_AGE_NS 20000000u /* rows of a source that is never idle wait no longer for more */
 #define BACKOFF_FIRST_MS 100u
 #define BACKOFF_MAX_MS 10000u
 #define IDLE_WAIT_NS 1000000000u
@@ -24,6 +25,8 @@ struct pump {
     struct wal_filter *filter;
     struct records *records;
     struct feed_batch *batch;
+    uint64_t flushed_ns;  /* when rows were told to leave last */
+    bool rows_left;       /* the last batch told them to */
     pthread_mutex_t lock; /* guards repl (the pointer), waiting, stop wake-ups, paused */
     pthread_cond_t wake;
     struct source_repl *repl;
@@ -46,19 +49,25 @@ struct pump {
     bool filter_ended; /* after an error in a record or in what was done about it */
 };
 
-static enum status flush_batch(struct pump *p, bool idle, struct error *err)
+static enum status feed_batch(struct pump *p, XLogRecPtr end, bool idle, struct error *err)
 {
     struct feed_batch *b = p->batch;
-    if (p->options.feed == NULL)
-        return OK;
-    XLogRecPtr end = atomic_load(&p->received);
-    if (b->frames.len == 0 && b->end == end)
-        return OK;
     b->end = end;
-    b->idle = idle;
+    b->idle = p->rows_left = idle;
     p->batch = xcalloc(1, sizeof *p->batch);
     p->batch->end = end;
     return p->options.feed(p->options.ctx, b, err);
+}
+
+static enum status flush_batch(struct pump *p, struct error *err)
+{
+    if (p->options.feed == NULL)
+        return OK;
+    XLogRecPtr end = atomic_load(&p->received);
+    p->flushed_ns = clock_now_ns();
+    if (p->batch->frames.len == 0 && p->batch->end == end && p->rows_left)
+        return OK;
+    return feed_batch(p, end, true, err);
 }
 
 static enum status save_filenodes(struct pump *p, struct error *err)
@@ -136,12 +145,7 @@ static enum status on_record(void *ctx, const struct wal_record *record, bool fo
     TRY(records_take(p->records, record, forwarded, &p->batch->frames, err));
     if (p->batch->frames.len >= BATCH_BYTES) {
         /* its end is that of this record, not of what was received */
-        struct feed_batch *b = p->batch;
-        b->end = record->end;
-        b->idle = false;
-        p->batch = xcalloc(1, sizeof *p->batch);
-        p->batch->end = record->end;
-        return p->options.feed(p->options.ctx, b, err);
+        return feed_batch(p, record->end, false, err);
     }
     return OK;
 }
@@ -323,7 +327,7 @@ static bool is_paused(struct pump *p)
 static enum status wait_while_paused(struct pump *p, struct error *err)
 {
     if (is_paused(p)) /* what was read goes on its way: the pause ends when it has arrived */
-        TRY(flush_batch(p, true, err));
+        TRY(flush_batch(p, err));
     pthread_mutex_lock(&p->lock);
     while (p->paused && !atomic_load(&p->stopping)) {
         atomic_store(&p->parked, true);
@@ -342,7 +346,7 @@ static enum status read_stream(struct pump *p, struct error *err)
         TRY(wait_while_paused(p, err));
         TRY(source_repl_receive(p->repl, 0, &c, err)); /* what is there already */
         if (c.kind == SOURCE_CHUNK_NONE) {
-            TRY(flush_batch(p, true, err));
+            TRY(flush_batch(p, err));
             TRY(save_filenodes(p, err));
             if (p->options.feed == NULL && atomic_load(&p->received) >= p->last_end)
                 TRY(window_end_check(p, err));
@@ -353,6 +357,8 @@ static enum status read_stream(struct pump *p, struct error *err)
             break;
         case SOURCE_CHUNK_DATA:
             TRY(take_data(p, &c, err));
+            if (clock_now_ns() - p->flushed_ns > BATCH_AGE_NS)
+                TRY(flush_batch(p, err));
             break;
         case SOURCE_CHUNK_KEEPALIVE:
             TRY(keepalive(p, &c, err));
@@ -379,7 +385,7 @@ static void *pump_main(void *arg)
         set_repl(p, NULL);
     } while (st == ERR_RETRY && !p->filter_ended);
     if (st == ERR_CANCELLED && p->options.feed != NULL && !fatal_is_set(p->options.fatal))
-        st = flush_batch(p, true, &err);
+        st = flush_batch(p, &err);
     if (st != OK && st != ERR_CANCELLED)
         fatal_raise(p->options.fatal, &err);
     return NULL;

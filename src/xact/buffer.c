@@ -9,6 +9,8 @@
 #define TELL_STEP ((size_t)64 << 10)
 #define SUBS_KNOWN_MAX 64u /* PGPROC_MAX_CACHED_SUBXIDS, storage/proc.h */
 
+#define ADD_RUN_MAX ((size_t)64 << 10) /* how far the memory may be exceeded */
+
 struct sub_entry {
     TransactionId xid;
     struct xact *top;
@@ -277,9 +279,9 @@ static enum status spill_largest(struct xact_buffer *b, struct error *err)
     return OK;
 }
 
-static void append(struct xact_buffer *b, struct xact *x, const void *frame, uint32_t len)
+static void append(struct xact_buffer *b, struct xact *x, const void *frames, size_t len)
 {
-    buf_put(&x->mem, frame, len);
+    buf_put(&x->mem, frames, len);
     atomic_fetch_add_explicit(&b->bytes, len, memory_order_relaxed);
     bytes_tell(b);
 }
@@ -312,6 +314,17 @@ static bool speculative(struct xact_buffer *b, struct xact *x, const struct chan
     return false;
 }
 
+/* What it takes up in memory may have become too much. */
+static enum status spill_check(struct xact_buffer *b, struct xact *x, struct error *err)
+{
+    /* one that is on disk already follows in portions that are still in the processor's cache */
+    if (x->spill.fd >= 0 && x->mem.len >= SPILL_BLOCK)
+        return spill_one(b, x, err);
+    if (atomic_load_explicit(&b->bytes, memory_order_relaxed) > b->max_bytes)
+        return spill_largest(b, err);
+    return OK;
+}
+
 enum status xact_buffer_add(struct xact_buffer *b, const struct frame_head *frame,
                             struct error *err)
 {
@@ -319,12 +332,36 @@ enum status xact_buffer_add(struct xact_buffer *b, const struct frame_head *fram
     if (frame->type == FRAME_CHANGE && speculative(b, x, (const struct change_frame *)frame))
         return OK;
     append(b, x, frame, frame->len);
-    /* one that is on disk already follows in portions that are still in the processor's cache */
-    if (x->spill.fd >= 0 && x->mem.len >= SPILL_BLOCK)
-        return spill_one(b, x, err);
-    if (atomic_load_explicit(&b->bytes, memory_order_relaxed) > b->max_bytes)
-        return spill_largest(b, err);
-    return OK;
+    return spill_check(b, x, err);
+}
+
+/* A change that goes to the end of its transaction's frames, whatever came before it. */
+static bool is_simple(const struct frame_head *f)
+{
+    if (f->type != FRAME_CHANGE || (f->flags & CHANGE_SPECULATIVE))
+        return false;
+    uint32_t kind = ((const struct change_frame *)f)->kind;
+    return kind == CHANGE_INSERT || kind == CHANGE_UPDATE || kind == CHANGE_DELETE;
+}
+
+enum status xact_buffer_add_run(struct xact_buffer *b, const struct frame_head *frames, size_t len,
+                                size_t *ret_len, struct error *err)
+{
+    const struct frame_head *f = frames;
+    size_t n = 0;
+    while (n < len && n < ADD_RUN_MAX && is_simple(f) && f->xid == frames->xid &&
+           (n == 0 || f->top_xid == InvalidTransactionId || f->top_xid == frames->top_xid)) {
+        n += f->len;
+        f = (const struct frame_head *)((const uint8_t *)f + f->len);
+    }
+    if (n == 0) {
+        *ret_len = frames->len;
+        return xact_buffer_add(b, frames, err);
+    }
+    struct xact *x = xact_get(b, frames->xid, frames->top_xid, frames->lsn);
+    append(b, x, frames, n);
+    *ret_len = n;
+    return spill_check(b, x, err);
 }
 
 static void sub_abort(struct xact *x, TransactionId xid)

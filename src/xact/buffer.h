@@ -23,6 +23,11 @@ void xact_buffer_seen(struct xact_buffer *b, TransactionId xid, TransactionId to
  * confirmation outside the stream. */
 enum status xact_buffer_add(struct xact_buffer *b, const struct frame_head *frame,
                             struct error *err) CHECKED;
+/* The same for the frames at the front that are of one transaction, as far as they can be taken at
+ * once; *ret_len: their bytes, at least those of the first one. len: what is there, whole frames.
+ */
+enum status xact_buffer_add_run(struct xact_buffer *b, const struct frame_head *frames, size_t len,
+                                size_t *ret_len, struct error *err) CHECKED;
 /* An abort of a top-level or subtransaction with its children: their changes never were. */
 void xact_buffer_abort(struct xact_buffer *b, TransactionId xid, const TransactionId *subs,
                        uint32_t nsub);

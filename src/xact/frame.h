@@ -121,7 +121,11 @@ static inline bool change_frame_has_external(const struct change_frame *f)
 struct feed_batch {
     struct buf frames;
     XLogRecPtr end; /* everything before it has been read */
+<<<<<<< Updated upstream
     bool idle;      /* the source had nothing more at this moment */
     struct feed_call *call; /* in place of frames: run on the reorder thread at this place */
+=======
+    bool idle; /* rows leave at once: the source had nothing more, or they have waited enough */
+>>>>>>> Stashed changes
 };
 void feed_batch_free(struct feed_batch *b);

@@ -99,7 +99,8 @@ static enum status stream_next(struct stream *s, struct xact *top, struct error 
                              s->xact->xid, f->len);
         s->at += f->len;
         s->head = f;
-        if (!xact_is_aborted(s->xact, f->xid) && !xact_is_aborted(top, f->xid))
+        if ((s->xact->aborted.n == 0 || !xact_is_aborted(s->xact, f->xid)) &&
+            (top->aborted.n == 0 || !xact_is_aborted(top, f->xid)))
             return OK;
     }
 }
@@ -112,6 +113,10 @@ enum status xact_reader_next(struct xact_reader *r, struct frame_head **ret, str
             TRY(stream_next(&r->streams[i], r->top, err));
     } else {
         TRY(stream_next(&r->streams[r->last], r->top, err));
+        if (r->nstreams == 1) {
+            *ret = r->streams[0].head;
+            return OK;
+        }
     }
     for (uint32_t i = 0; i < r->nstreams; i++) {
         struct frame_head *head = r->streams[i].head;
