@@ -51,7 +51,6 @@ struct aux_frame {
 enum aux_state {
     AUX_PLAIN,
     AUX_COMPRESSED, /* from the word of raw size and method on, as stored in the chunks */
-    AUX_TOO_LARGE,
 };
 
 struct truncate_frame {
@@ -121,11 +120,7 @@ static inline bool change_frame_has_external(const struct change_frame *f)
 struct feed_batch {
     struct buf frames;
     XLogRecPtr end; /* everything before it has been read */
-<<<<<<< Updated upstream
-    bool idle;      /* the source had nothing more at this moment */
-    struct feed_call *call; /* in place of frames: run on the reorder thread at this place */
-=======
     bool idle; /* rows leave at once: the source had nothing more, or they have waited enough */
->>>>>>> Stashed changes
+    struct feed_call *call; /* in place of frames: run on the reorder thread at this place */
 };
 void feed_batch_free(struct feed_batch *b);
