@@ -16,11 +16,11 @@ struct row_run {
     const uint8_t *data[RUN_ROWS]; /* of the tuple: where its first attribute is */
 };
 
-/* Every column of every target is copied from one place; *ret_ctid: a target goes by TIDs. */
+/* Every column of every target is copied from one place; sets *ret_ctid if a target goes by TIDs.
+ */
 static bool route_is_plain(const struct route *route, bool *ret_ctid)
 {
     uint32_t offset;
-    *ret_ctid = false;
     for (size_t d = 0; d < route->ndestinations; d++) {
         const struct target *target = route->targets[d].target;
         if (target == NULL)
@@ -31,7 +31,7 @@ static bool route_is_plain(const struct route *route, bool *ret_ctid)
                                    target->cols[c].encoder.copy, &offset))
                 return false;
     }
-    return true;
+    return route->fresh == NULL || route_is_plain(route->fresh, ret_ctid);
 }
 
 /* An update that kept the key needs no tombstone, except of the TID. */
@@ -50,7 +50,7 @@ static size_t run_collect(struct row_run *run, struct route *const *routes, cons
 {
     const struct change_frame *f = (const struct change_frame *)frames;
     uint32_t index = f->route;
-    bool ctid;
+    bool ctid = false;
     size_t at = 0;
     run->route = routes[index];
     run->n = 0;
@@ -125,15 +125,16 @@ static void append_part(const struct row_run *run, struct column_buf *out)
         buf_put_u32(&out->data, run->route->desc->oid);
 }
 
-static void run_append(struct worker *w, const struct row_run *run, size_t d)
+static void run_append(struct worker *w, const struct row_run *run, const struct route *route,
+                       size_t d)
 {
-    struct builder *b = worker_builder(w, run->route, d);
+    struct builder *b = worker_builder(w, route, d);
     const struct target *target = b->target;
     struct column_buf *col = b->block->cols;
     if (b->spoiled)
         return;
     for (unsigned c = 0; c < target->ncols; c++)
-        append_column(run, &target->cols[c].encoder, run->route->targets[d].att[c], col++);
+        append_column(run, &target->cols[c].encoder, route->targets[d].att[c], col++);
     if (target->has_part)
         append_part(run, col++);
     if (target->has_ctid)
@@ -153,9 +154,10 @@ size_t row_run_add(struct worker *w, struct route *const *routes, const uint8_t 
     *ret_rows = 0;
     if (run.n < RUN_MIN)
         return 0;
-    for (size_t d = 0; d < run.route->ndestinations; d++)
-        if (run.route->targets[d].target != NULL)
-            run_append(w, &run, d);
+    for (const struct route *route = run.route; route != NULL; route = route->fresh)
+        for (size_t d = 0; d < route->ndestinations; d++)
+            if (route->targets[d].target != NULL)
+                run_append(w, &run, route, d);
     *ret_rows = run.n;
     return bytes;
 }
