@@ -1,6 +1,8 @@
 """The initial load: rows before, during and after it, on every supported major."""
 
 import os
+import struct
+import threading
 import time
 
 import pytest
@@ -101,6 +103,161 @@ def test_rows_that_are_dead_locked_or_unhinted(source, daemons):
     daemon.wait_state("streaming")
     for locker in lockers:
         locker.rollback()
+    parity.assert_equal(source, daemon)
+
+
+def open_session(pg, text, dbname="app"):
+    session = pg.connect(dbname, autocommit=False)
+    with session.cursor() as cursor:
+        cursor.execute(text)
+    return session
+
+
+@pytest.mark.majors
+@pytest.mark.parametrize("major", [15, pytest.param(16, marks=pytest.mark.slow),
+                                   pytest.param(17, marks=pytest.mark.slow), 18])
+def test_rows_changed_while_others_lock_them(sources, daemons, major):
+    """Updaters and deleters in multixacts: over before the load, open during it, one prepared; members in
+    the backup's files and in the window's records; keyed and keyless."""
+    pg = sources(major)
+    for table, key in (("t", "PRIMARY KEY"), ("loose", "")):
+        pg.app(f"CREATE TABLE {table} (id int {key}, v text) WITH (autovacuum_enabled = off);"
+               f"CREATE INDEX ON {table} (v);"  # no HOT: old versions stay
+               f"INSERT INTO {table} SELECT i, 'old' FROM generate_series(1, 900) i")
+
+    def both(text, low, high):
+        return "".join(text.format(t=t, rows=f"id BETWEEN {low} AND {high}") + ";" for t in ("t", "loose"))
+
+    update, delete = "UPDATE {t} SET v = 'new' WHERE {rows}", "DELETE FROM {t} WHERE {rows}"
+    share = "SELECT 1 FROM {t} WHERE {rows} FOR KEY SHARE"
+    self_locked = share + "; SAVEPOINT a; " + delete  # lock and delete by one transaction: members too
+    locker = open_session(pg, both(share, 1, 600))
+    open_session(pg, both(update, 1, 100)).commit()
+    open_session(pg, both(update, 101, 200)).rollback()
+    open_session(pg, both(self_locked, 601, 640)).commit()
+    open_session(pg, both(self_locked, 641, 680)).rollback()
+    undone = open_session(pg, both(self_locked, 681, 700))
+    with undone.cursor() as cursor:
+        cursor.execute("ROLLBACK TO a")
+    undone.commit()
+    commits = open_session(pg, both(update, 201, 300) + both(self_locked, 701, 740))
+    aborts = open_session(pg, both(update, 301, 400) + both(self_locked, 741, 780))
+    prepared = open_session(pg, both(update, 401, 500) + "PREPARE TRANSACTION 'gid'")
+    prepared.commit()
+    # Rows of an open transaction that has locked and changed them itself.
+    own = open_session(pg, both("INSERT INTO {t} SELECT i, 'own' FROM generate_series(1000, 1100) i", 1, 1))
+    with own.cursor() as cursor:
+        cursor.execute("SAVEPOINT a;" + both(share, 1000, 1040) + "SAVEPOINT b;" + both(update, 1000, 1020)
+                       + both(delete, 1021, 1040) + "SAVEPOINT c;" + both(delete, 1041, 1050) + "ROLLBACK TO c")
+    locker.commit()
+    pg.app("CHECKPOINT")
+    daemon = daemons(pg).start()
+    daemon.wait_status(lambda s: s["state"] in ("bootstrapping", "streaming"), what="load begins")
+    late = open_session(pg, both(share, 501, 600))
+    open_session(pg, both(update, 501, 550)).commit()
+    daemon.wait_state("streaming")
+    commits.commit()
+    aborts.rollback()
+    pg.app("COMMIT PREPARED 'gid'")
+    own.commit()
+    late.commit()
+    parity.assert_equal(pg, daemon)
+    assert all(t["state"] == "streaming" for t in daemon.status()["tables"])
+
+
+def test_upserts_caught_half_done(source, daemons):
+    """Rows on a page between an INSERT … ON CONFLICT's insert and its confirmation: confirmed, taken back
+    or rolled back, within the load and after it; a function in the index holds them there."""
+    source.app("""
+        CREATE FUNCTION slow(code text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+        BEGIN -- the first call looks for conflicts, the second is after the row was put on its page
+            IF current_setting('app.stop_at', true) = '2' THEN
+                PERFORM set_config('app.stop_at', '0', false);
+                PERFORM pg_advisory_lock(current_setting('app.lock')::int);
+                PERFORM pg_advisory_unlock(current_setting('app.lock')::int);
+            ELSIF current_setting('app.stop_at', true) = '1' THEN
+                PERFORM set_config('app.stop_at', '2', false);
+            END IF;
+            RETURN code;
+        END $$;
+        CREATE TABLE t (code text NOT NULL, v text) WITH (autovacuum_enabled = off);
+        CREATE TABLE loose (code text, v text) WITH (autovacuum_enabled = off);
+        CREATE UNIQUE INDEX t_slow ON t (slow(code));
+        CREATE UNIQUE INDEX loose_slow ON loose (slow(code));
+        ALTER TABLE t ADD PRIMARY KEY (code); -- its index comes after the slow one
+    """)
+    gates = source.connect()
+    with gates.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_lock(1), pg_advisory_lock(2)")
+    held = []
+    for n, (table, end) in enumerate((t, e) for t in ("t", "loose") for e in ("commit", "conflict", "rollback")
+                                     for _ in range(2)):
+        session = source.connect(autocommit=False)
+        thread = threading.Thread(target=_upsert, args=(session, table, f"k{n}", n % 2 + 1, end), daemon=True)
+        thread.start()
+        held.append(thread)
+    wait_until(lambda: source.sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+               == [(len(held),)], 20, "upserts do not wait")
+    for n in (2, 3, 8, 9):  # these will find the conflict when they go on
+        source.app(f"SET statement_timeout = '10s'; INSERT INTO {'t' if n < 6 else 'loose'} VALUES ('k{n}', 'won')")
+    source.app("CHECKPOINT")
+    source.pgbench_init(3)  # the load takes a moment
+    daemon = daemons(source).start()
+    daemon.wait_status(lambda s: s["state"] in ("bootstrapping", "streaming"), what="load begins")
+    with gates.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_unlock(1)")
+        daemon.wait_state("streaming")
+        time.sleep(0.5)
+        cursor.execute("SELECT pg_advisory_unlock(2)")
+    for thread in held:
+        thread.join(20)
+        assert not thread.is_alive()
+    assert source.app("SELECT count(*), count(*) FILTER (WHERE v = 'won') FROM t") == [(4, 2)]
+    parity.assert_equal(source, daemon)
+
+
+def _upsert(session, table, code, lock, end):
+    with session.cursor() as cursor:
+        cursor.execute(f"SET app.lock = '{lock}'; SET app.stop_at = '1';"
+                       f"INSERT INTO {table} VALUES ('{code}', 'mine') ON CONFLICT DO NOTHING")
+    session.rollback() if end == "rollback" else session.commit()
+    session.close()
+
+
+# access/htup_details.h
+XMIN_HINTS, MOVED_OFF, MOVED_IN = 0x0300, 0x4000, 0x8000
+
+
+def test_rows_moved_by_an_old_vacuum(source, daemons):
+    """HEAP_MOVED_OFF and HEAP_MOVED_IN as servers before 9.0 left them, written into the file of a
+    stopped server; the server's own reading is the referee."""
+    source.app("CREATE TABLE t (id int PRIMARY KEY, v text) WITH (autovacuum_enabled = off)")
+    source.app("INSERT INTO t SELECT i, 'r' || i FROM generate_series(1, 60) i")
+    commits = int(source.app("SELECT pg_current_xact_id()::text")[0][0])
+    aborts = open_session(source, "SELECT pg_current_xact_id()")
+    with aborts.cursor() as cursor:
+        cursor.execute("SELECT pg_current_xact_id()::text")
+        aborted = int(cursor.fetchone()[0])
+    aborts.rollback()
+    path = os.path.join(source.data, source.app("SELECT pg_relation_filepath('t')")[0][0])
+    source.stop()
+    with open(path, "r+b") as f:
+        page = bytearray(f.read(8192))
+        for line in range(1, 61):
+            at = struct.unpack_from("<I", page, 24 + 4 * (line - 1))[0] & 0x7FFF
+            (mask,) = struct.unpack_from("<H", page, at + 20)
+            moved = (0, MOVED_OFF, MOVED_IN)[line % 3]
+            hint = (0, 0x0100, 0x0200)[line // 12 % 3]
+            struct.pack_into("<H", page, at + 20, mask & ~XMIN_HINTS | moved | hint)
+            if moved:
+                struct.pack_into("<I", page, at + 8, (commits, aborted)[line // 3 % 2])
+        f.seek(0)
+        f.write(page)
+    source.start()
+    daemon = daemons(source).start()
+    daemon.wait_state("streaming")
+    assert 15 < source.app("SELECT count(*) FROM t WHERE v IS NOT NULL")[0][0] < 45
+    source.app("INSERT INTO t VALUES (1000, 'after')")
     parity.assert_equal(source, daemon)
 
 

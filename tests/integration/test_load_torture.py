@@ -1,0 +1,284 @@
+"""The initial load while everything happens at once, from before it begins until after it has ended."""
+
+import io
+import random
+import threading
+import time
+
+import psycopg2
+import pytest
+
+from lib import parity
+from lib.paths import MAJORS
+
+SCHEMA = """
+CREATE TABLE filler (id int PRIMARY KEY, v text);
+CREATE TABLE keyed (id int PRIMARY KEY, n int, v text) WITH (autovacuum_enabled = off, fillfactor = 70);
+CREATE TABLE indexed (id int PRIMARY KEY, n int, v text) WITH (autovacuum_enabled = off);
+CREATE INDEX ON indexed (n);
+CREATE TABLE loose (id int, n int, v text) WITH (autovacuum_enabled = off);
+CREATE INDEX ON loose (id);
+CREATE TABLE parts (id int, n int, v text) PARTITION BY RANGE (n);
+CREATE TABLE parts_0 PARTITION OF parts FOR VALUES FROM (MINVALUE) TO (500);
+CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (500) TO (MAXVALUE);
+CREATE INDEX ON parts (id);
+CREATE TABLE upserted (code text PRIMARY KEY, n int);
+CREATE TABLE blobs (id int PRIMARY KEY, body text);
+CREATE TABLE emptied (id int PRIMARY KEY, v text);
+CREATE TABLE frozen (id int, v text);
+CREATE UNLOGGED TABLE volatile (id int);
+"""
+ROWS = 3000
+HOT = 150  # rows that all sessions lock and change
+TABLES = ("keyed", "indexed", "loose", "parts")
+# Made, emptied or replaced while the load runs. A transaction that began before the load and ends
+# within it may stop such a table by name, nothing else.
+CHANGING = ("emptied", "frozen", "passing")
+
+
+class Session(threading.Thread):
+    """One of eight sessions: transactions of random operations, some undone, some prepared."""
+
+    def __init__(self, pg, seed, lane, big_values):
+        super().__init__(daemon=True)
+        self.pg, self.lane, self.big_values = pg, lane, big_values
+        self.rng = random.Random(seed * 100 + lane)
+        self.ending = threading.Event()
+        self.error = None
+        self.next_id = ROWS + 1 + lane * 1_000_000
+        self.prepared = []
+        self.counts = {"commit": 0, "rollback": 0, "prepare": 0, "refused": 0}
+
+    def run(self):
+        try:
+            connection = self.pg.connect(autocommit=False)
+            with connection.cursor() as cursor:
+                cursor.execute("SET lock_timeout = '200ms'; SET deadlock_timeout = '50ms'")
+                connection.commit()
+                while not self.ending.is_set():
+                    self.transaction(connection, cursor)
+            self.settle(connection, 0)
+            connection.close()
+        except Exception as error:  # raised by finish()
+            self.error = error
+
+    def finish(self):
+        self.ending.set()
+        self.join(60)
+        if self.error is not None:
+            raise self.error
+        return self
+
+    def transaction(self, connection, cursor):
+        rng = self.rng
+        operations = [self.insert, self.change, self.change, self.lock, self.lock, self.remove, self.savepoints,
+                      self.upsert, self.large, self.lock_own]
+        try:
+            if self.lane == 0 and rng.random() < 0.1:
+                self.vacuum(connection)
+            replaces = self.lane == 1 and rng.random() < 0.3
+            if replaces:
+                self.replace(cursor)
+            else:
+                for _ in range(rng.randrange(1, 6)):
+                    rng.choice(operations)(cursor)
+            if rng.random() < 0.1:
+                connection.rollback()
+                self.counts["rollback"] += 1
+            elif rng.random() < 0.1 and not replaces:  # no prepared one may hold temporary tables
+                gid = f"g{self.lane}-{self.counts['prepare']}"
+                self.counts["prepare"] += 1
+                cursor.execute(f"PREPARE TRANSACTION '{gid}'")
+                connection.commit()
+                self.prepared.append(gid)
+                self.settle(connection, 2)
+            else:
+                connection.commit()
+                self.counts["commit"] += 1
+        except (psycopg2.errors.LockNotAvailable, psycopg2.errors.DeadlockDetected):
+            connection.rollback()
+            self.counts["refused"] += 1
+
+    def settle(self, connection, keep):
+        """Ends prepared transactions, the oldest first, until `keep` are left."""
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            while len(self.prepared) > keep:
+                verb = "COMMIT" if self.rng.random() < 0.7 else "ROLLBACK"
+                cursor.execute(f"{verb} PREPARED '{self.prepared.pop(0)}'")
+        connection.autocommit = False
+
+    def some(self):
+        """A condition for a few rows, often hot ones."""
+        rng = self.rng
+        low = rng.randrange(1, HOT) if rng.random() < 0.6 else rng.randrange(1, ROWS)
+        return f"id BETWEEN {low} AND {low + rng.randrange(0, 4)}"
+
+    def new(self):
+        self.next_id += 1
+        return self.next_id
+
+    def table(self):
+        return self.rng.choice(TABLES)
+
+    def insert(self, cursor):
+        values = ", ".join(f"({self.new()}, {self.rng.randrange(1000)}, repeat('i', {self.rng.randrange(80)}))"
+                           for _ in range(self.rng.randrange(1, 30)))
+        cursor.execute(f"INSERT INTO {self.table()} VALUES {values}")
+
+    def change(self, cursor):
+        column = self.rng.choice(("n = n + 1", "v = md5(v)", "n = 999 - n"))
+        cursor.execute(f"UPDATE {self.table()} SET {column} WHERE {self.some()}")
+
+    def remove(self, cursor):
+        cursor.execute(f"DELETE FROM {self.table()} WHERE {self.some()}")
+
+    def lock(self, cursor):
+        strength = self.rng.choice(("KEY SHARE", "KEY SHARE", "SHARE", "NO KEY UPDATE"))
+        cursor.execute(f"SELECT 1 FROM {self.table()} WHERE {self.some()} FOR {strength}")
+
+    def lock_own(self, cursor):
+        """A lock, then a change of the same rows in a subtransaction: one transaction's multixact."""
+        table, rows = self.table(), self.some()
+        verb = self.rng.choice((f"UPDATE {table} SET n = n + 1", f"DELETE FROM {table}"))
+        cursor.execute(f"SELECT 1 FROM {table} WHERE {rows} FOR SHARE; SAVEPOINT own; {verb} WHERE {rows}")
+        if self.rng.random() < 0.3:
+            cursor.execute("ROLLBACK TO SAVEPOINT own")
+
+    def savepoints(self, cursor):
+        for _ in range(self.rng.randrange(1, 4)):
+            cursor.execute("SAVEPOINT s")
+            self.insert(cursor)
+            self.change(cursor)
+            if self.rng.random() < 0.4:
+                cursor.execute("ROLLBACK TO SAVEPOINT s")
+
+    def upsert(self, cursor):
+        action = self.rng.choice(("NOTHING", "UPDATE SET n = upserted.n + 1"))
+        cursor.execute(f"INSERT INTO upserted VALUES ('u{self.rng.randrange(400)}', 0) ON CONFLICT (code) DO {action}")
+        if self.rng.random() < 0.3:
+            cursor.execute(f"DELETE FROM upserted WHERE code = 'u{self.rng.randrange(400)}'")
+
+    def large(self, cursor):
+        if self.rng.random() < 0.3 and self.big_values.is_set():
+            key = self.new()
+            cursor.execute("INSERT INTO blobs VALUES (%s, %s)", (key, self.rng.randbytes(50_000).hex()))
+            if self.rng.random() < 0.5:
+                cursor.execute("DELETE FROM blobs WHERE id = %s", (key - self.rng.randrange(3),))
+
+    def replace(self, cursor):
+        """Files that come and go: TRUNCATE, COPY FREEZE, CREATE and DROP."""
+        lines = "".join(f"{self.new()}\tline\n" for _ in range(self.rng.randrange(1, 400)))
+        kind = self.rng.randrange(3)
+        if kind == 0:
+            cursor.execute("TRUNCATE emptied")
+            cursor.copy_expert("COPY emptied FROM STDIN", io.StringIO(lines))
+        elif kind == 1:
+            cursor.execute("TRUNCATE frozen")
+            cursor.copy_expert("COPY frozen FROM STDIN (FREEZE)", io.StringIO(lines))
+        else:
+            cursor.execute("DROP TABLE IF EXISTS passing; CREATE TABLE passing (id int, v text);"
+                           "CREATE TEMP TABLE gone ON COMMIT DROP AS SELECT 1")
+            cursor.copy_expert("COPY passing FROM STDIN", io.StringIO(lines))
+
+    def vacuum(self, connection):
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            option = self.rng.choice(("", "(FREEZE)", "(TRUNCATE OFF)"))
+            cursor.execute(f"VACUUM {option} {self.rng.choice(TABLES + ('upserted', 'emptied'))}")
+        connection.autocommit = False
+
+
+def long_transactions(pg):
+    """Open before the load and past its end; returns them with what ends them."""
+    result = []
+    for n, end in enumerate(("commit", "rollback", "prepare", "commit")):
+        session = pg.connect(autocommit=False)
+        low = 400 + 100 * n  # rows beside those that the sessions fight for
+        with session.cursor() as cursor:
+            for table in TABLES:
+                cursor.execute(f"SELECT 1 FROM {table} WHERE id BETWEEN {low} AND {low + 60} FOR KEY SHARE;"
+                               f"SAVEPOINT a; UPDATE {table} SET v = 'long {n}' WHERE id BETWEEN {low} AND {low + 30};"
+                               f"SAVEPOINT b; DELETE FROM {table} WHERE id BETWEEN {low + 31} AND {low + 40};"
+                               f"INSERT INTO {table} VALUES ({-low}, {n}, 'long'); ROLLBACK TO SAVEPOINT b;"
+                               f"INSERT INTO {table} VALUES ({-low - 1}, {n}, 'long')")
+            if end == "prepare":
+                cursor.execute("PREPARE TRANSACTION 'long'")
+                session.commit()
+        result.append((session, end))
+    return result
+
+
+def end_long(pg, transactions):
+    for session, end in transactions:
+        session.commit() if end == "commit" else session.rollback()
+        session.close()
+    pg.app("COMMIT PREPARED 'long'")
+
+
+def one_round(pg, daemon, seed, before, after):
+    """Returns the number of tables that were stopped by name."""
+    pg.app(SCHEMA)
+    pg.app("INSERT INTO filler SELECT i, repeat(md5(i::text), 20) FROM generate_series(1, 15000) i")
+    for table in TABLES:
+        pg.app(f"INSERT INTO {table} SELECT i, i % 1000, md5(i::text) FROM generate_series(1, {ROWS}) i")
+    big_values = threading.Event()
+    sessions = [Session(pg, seed, lane, big_values) for lane in range(8)]
+    transactions = long_transactions(pg)
+    for session in sessions:
+        session.start()
+    time.sleep(before / 2)
+    pg.app("CHECKPOINT")
+    time.sleep(before / 2)
+    daemon.start()
+    daemon.wait_status(lambda s: s["state"] == "streaming" or s.get("bootstrap", {}).get("bytes_done"),
+                       what="the backup runs")
+    big_values.set()
+    daemon.wait_state("streaming")
+    time.sleep(after)
+    for session in sessions:
+        session.finish()
+    assert sum(s.counts["commit"] for s in sessions) > 20, [s.counts for s in sessions]
+    end_long(pg, transactions)
+    return compare(pg, daemon)
+
+
+def compare(pg, daemon):
+    stopped = []
+    for table in daemon.status()["tables"]:
+        if table["name"] == "public.volatile":
+            assert table["state"] == "skipped"
+        elif table["state"] not in ("streaming", "dropped"):
+            assert table["name"].removeprefix("public.") in CHANGING, table
+            assert "open when it began" in table["reason"], table
+            stopped.append(table["name"])
+    if not stopped:
+        daemon.wait_caught_up()
+    else:  # `wait` tells of them
+        daemon.verb("wait", "--timeout", "60", check=False, timeout=90)
+    found = parity.assert_equal(pg, daemon, skip=stopped, wait=False)
+    assert len(found) + len(stopped) >= 10
+    return len(stopped)
+
+
+@pytest.mark.majors
+@pytest.mark.parametrize("major", MAJORS)
+def test_load_torture(sources, daemons, major):
+    """One seeded round: eight sessions, long and prepared transactions, files that come and go."""
+    pg = sources(major, {"max_prepared_transactions": "40"})
+    one_round(pg, daemons(pg), major, before=1, after=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("major", MAJORS)
+def test_load_torture_rounds(sources, daemons, major):
+    """Twenty rounds, with longer times before and after and small limits in every other one."""
+    stopped = 0
+    for seed in range(20):
+        pg = sources(major, {"max_prepared_transactions": "40"})
+        config = {"memory": {"xact_buffer_max": "64KiB"}} if seed % 2 else None
+        daemon = daemons(pg, config=config)
+        stopped += one_round(pg, daemon, seed, before=1 + seed % 3, after=1 + seed % 2)
+        daemon.stop()
+        pg.close()
+    assert stopped < 20, "tables stop too often for chance"
