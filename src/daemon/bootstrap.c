@@ -52,6 +52,13 @@ static void table_stopped(void *ctx, const struct rel_desc *desc, const char *re
         fatal_raise(&b->d->fatal, &err);
 }
 
+/* Its load rows came from a file that is gone: the stream discards them, or the table stopped. */
+static bool rows_obsolete(void *ctx, const struct rel_desc *desc)
+{
+    const struct window_facts *facts = ((struct bootstrap *)ctx)->facts;
+    return window_facts_truncated(facts, desc->oid) || window_facts_rewritten(facts, desc->oid);
+}
+
 static enum status run_backup(void *ctx, const struct source_backup_callbacks *callbacks,
                               struct error *err)
 {
@@ -180,7 +187,8 @@ static enum status seed(struct bootstrap *b, XLogRecPtr start_lsn, struct error 
     if (st == OK)
         st = pipeline_add_tables(d->pipeline, UINT64_MAX, TABLES_REPLACE, err);
     size_t loaded = 0;
-    d->load_jobs = load_jobs_new(d->pipeline, d->load, d->load_acks, start_lsn - 1);
+    d->load_jobs = load_jobs_new(d->pipeline, d->load, d->load_acks, start_lsn - 1,
+                                 d->config->toast.mode != TOAST_DISABLED);
     for (size_t i = 0; i < n && st == OK; i++)
         if (is_loaded(d, kept[i])) {
             load_jobs_add(d->load_jobs, kept[i]);
@@ -212,7 +220,7 @@ static enum status started(void *ctx, XLogRecPtr start_lsn, uint32_t timeline, s
 static enum status clear(struct daemon *d, struct error *err)
 {
     const char *const trees[] = {d->paths.shadow, d->paths.wal, d->paths.catalog_log,
-                                 d->paths.filenodes};
+                                 d->paths.filenodes, d->paths.toast};
     if (d->manifest.load.state == MANIFEST_LOAD_STARTED)
         log_warn("msg=\"an earlier initial load was not finished: it is discarded and begins "
                  "again\"");
@@ -260,6 +268,15 @@ static const struct rel_desc *seed_find(const struct bootstrap *b, Oid oid)
     return NULL;
 }
 
+/* VACUUM FULL of the TOAST table alone. */
+static bool toast_moved(const struct bootstrap *b, const struct rel_desc *was,
+                        const struct rel_desc *now)
+{
+    return was->toast_oid != 0 && window_facts_rewritten(b->facts, now->toast_oid) &&
+           (!rel_file_locator_equal(was->toast_locator, now->toast_locator) ||
+            window_facts_file_is_new(b->facts, now->toast_locator));
+}
+
 /* Why load and stream together may not have the whole table; NULL if they do. */
 static const char *incomplete_reason(const struct bootstrap *b, const struct rel_desc *was,
                                      const struct rel_desc *now)
@@ -275,8 +292,11 @@ static const char *incomplete_reason(const struct bootstrap *b, const struct rel
     /* also between the backup's start and the seed: changes of the old file are in neither */
     bool moved = !rel_file_locator_equal(was->locator, now->locator) ||
                  (rewritten && window_facts_file_is_new(b->facts, now->locator));
-    if (!moved || now->relkind != 'r')
+    if (now->relkind != 'r')
         return NULL;
+    if (!moved)
+        return toast_moved(b, was, now) ? "its TOAST table was rewritten during the initial load"
+                                        : NULL;
     if (rewritten || !window_facts_truncated(b->facts, now->oid))
         return "rewritten (VACUUM FULL, CLUSTER, SET TABLESPACE) during the initial load";
     return NULL; /* TRUNCATE: what came after is in the stream */
@@ -298,14 +318,22 @@ static enum status compare_with_seed(struct bootstrap *b, struct rel_desc **now,
     return OK;
 }
 
-static void drop_gone(struct daemon *d, const struct bootstrap *b)
+/* Relations of the seed that do not exist any more; so do their chunks. */
+static enum status drop_gone(struct daemon *d, const struct bootstrap *b, struct error *err)
 {
     for (size_t i = 0; i < b->nseed; i++) {
-        struct rel_desc *now = history_by_oid(d->history, b->seed[i]->oid, UINT64_MAX);
-        if (now == NULL && b->seed[i]->relkind != 't')
-            tables_drop(pipeline_tables(d->pipeline), b->seed[i]->oid);
+        const struct rel_desc *was = b->seed[i];
+        struct rel_desc *now = history_by_oid(d->history, was->oid, UINT64_MAX);
+        const struct toast_event reset = {.kind = TOAST_RESET, .owner = was->oid, .lsn = b->end};
+        bool gone = now == NULL && was->relkind != 't';
         rel_desc_unref(now);
+        if (!gone)
+            continue;
+        tables_drop(pipeline_tables(d->pipeline), was->oid);
+        if (was->toast_oid != 0)
+            TRY(toast_store_put(d->toast, &reset, 1, err));
     }
+    return OK;
 }
 
 static enum status shadow_consistent(struct bootstrap *b, struct error *err)
@@ -320,7 +348,7 @@ static enum status shadow_consistent(struct bootstrap *b, struct error *err)
     TRY(boundary_capture_start(&d->boundary, b->end, err));
     daemon_set_waiting(d, "%s", "");
     /* first: a new table may have the name, and so the target, of one that is gone */
-    drop_gone(d, b);
+    TRY(drop_gone(d, b, err));
     history_all(d->history, UINT64_MAX, &now, &n);
     enum status st = compare_with_seed(b, now, n, err);
     for (size_t i = 0; i < n; i++)
@@ -374,6 +402,8 @@ static enum status load_run(struct bootstrap *b, struct error *err)
     d->manifest.load.end_lsn = progress.end_lsn;
     TRY(all_rows_durable(d, err));
     TRY(load_finish(d->load, err));
+    TRY(all_rows_durable(d, err)); /* and all chunks are in the store */
+    TRY(load_toasted_submit(d->load, err));
     TRY(all_rows_durable(d, err));
     log_info("msg=\"pages walked\" rows=%llu end_lsn=" LSN_FMT " window_end=" LSN_FMT
              " undecided=%llu",
@@ -426,6 +456,8 @@ static enum status load_open(struct daemon *d, struct error *err)
         .ask_fates = load_sql_fates,
         .submit = submit,
         .table_stopped = table_stopped,
+        .chunks = d->config->toast.mode != TOAST_DISABLED,
+        .rows_obsolete = rows_obsolete,
     };
     struct load *load = load_new(&options);
     pthread_mutex_lock(&d->lock);
@@ -462,10 +494,10 @@ enum status daemon_load_step(struct daemon *d, struct error *err)
     if (d->load == NULL || d->manifest.load.state != MANIFEST_LOAD_STARTED ||
         load_undecided_count(d->load) > 0)
         return OK;
-    (void)err;
     for (size_t i = 0; i < d->config->ndestinations; i++)
         if (ack_pending_count(d->load_acks[i]) > 0)
-            return OK; /* the next time */
+            return OK;                                /* the next time */
+    TRY(toast_store_sync(d->toast, UINT64_MAX, err)); /* the seeds do not come again */
     d->manifest.load.state = MANIFEST_LOAD_COMPLETE;
     log_info("msg=\"initial load complete\" seconds=%.1f",
              (double)(clock_now_ns() - d->load_started_ns) / 1e9);

@@ -293,6 +293,7 @@ static void free_all(struct daemon *d)
     pipeline_close(pipeline);
     daemon_resync_free(d);
     daemon_load_free(d);
+    toast_store_close(d->toast);
     daemon_shadow_stop(d);
     daemon_engines_stop(d);
     history_free(d->history);

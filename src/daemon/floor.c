@@ -68,6 +68,7 @@ enum status daemon_floor_save(struct daemon *d, struct error *err)
     for (size_t i = 0; i < n; i++)
         lowest = MIN(lowest, acks[i]);
     TRY(sync_engines(d, err));
+    TRY(toast_store_sync(d->toast, floor, err));
     TRY(daemon_load_step(d, err));
     if (load_time_is_over(d, floor))
         m->load.next_xid = 0;
@@ -197,6 +198,19 @@ static void update_metrics(struct daemon *d)
     }
 }
 
+/* What died before the floor that was saved is of no use, once no seed can come any more. */
+static enum status trim_toast(struct daemon *d, struct error *err)
+{
+    struct toast_stats stats;
+    if (d->manifest.load.state == MANIFEST_LOAD_COMPLETE)
+        TRY(toast_store_reclaim(d->toast, d->floor, err));
+    TRY(toast_store_stats(d->toast, &stats, err));
+    metric_gauge(METRIC_TOAST_STORE_CHUNKS, (int64_t)stats.chunks);
+    metric_gauge(METRIC_TOAST_STORE_BYTES, (int64_t)stats.disk_bytes);
+    metric_gauge(METRIC_TOAST_STORE_PENDING, (int64_t)stats.pending_bytes);
+    return OK;
+}
+
 static enum status interval(struct daemon *d, struct error *err)
 {
     struct error quiet;
@@ -207,6 +221,7 @@ static enum status interval(struct daemon *d, struct error *err)
         log_debug("msg=\"status reply not sent\" error=%s", LOG_Q(quiet.message));
     if (trim_archive(d, &quiet) != OK)
         log_warn("msg=\"archive not trimmed\" error=%s", LOG_Q(quiet.message));
+    TRY(trim_toast(d, err));
     TRY(check_not_synchronous(d, err));
     update_metrics(d);
     log_info("msg=status received=" LSN_FMT " commit=" LSN_FMT " ack=" LSN_FMT " floor=" LSN_FMT

@@ -76,6 +76,7 @@ static void paths_init(struct daemon *d)
         .shadow = xasprintf("%s/shadow", dir),
         .wal = xasprintf("%s/wal", dir),
         .spill = xasprintf("%s/spill", dir),
+        .toast = xasprintf("%s/toast", dir),
         .manifest = xasprintf("%s/manifest.toml", dir),
         .catalog_log = xasprintf("%s/catalog.log", dir),
         .filenodes = xasprintf("%s/catalog_filenodes", dir),
@@ -91,7 +92,7 @@ void daemon_paths_free(struct daemon *d)
     char **all[] = {&d->paths.shadow,       &d->paths.wal,         &d->paths.spill,
                     &d->paths.manifest,     &d->paths.catalog_log, &d->paths.filenodes,
                     &d->paths.control_sock, &d->paths.engine_sock, &d->paths.http_sock,
-                    &d->paths.lock,         &d->paths.socket_dir};
+                    &d->paths.lock,         &d->paths.socket_dir,  &d->paths.toast};
     for (size_t i = 0; i < LENGTH(all); i++) {
         free(*all[i]);
         *all[i] = NULL;

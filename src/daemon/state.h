@@ -29,8 +29,8 @@ struct source_facts {
 };
 
 struct paths {
-    char *shadow, *wal, *spill, *manifest, *catalog_log, *filenodes, *control_sock, *engine_sock,
-        *http_sock, *lock, *socket_dir;
+    char *shadow, *wal, *spill, *toast, *manifest, *catalog_log, *filenodes, *control_sock,
+        *engine_sock, *http_sock, *lock, *socket_dir;
 };
 
 struct daemon {
@@ -61,6 +61,7 @@ struct daemon {
     struct shadow_reader *reader;
     struct boundary boundary;
     struct pump *pump;
+    struct toast_store *toast;
     struct pipeline *pipeline;
     struct ch_supervisor **supervisors; /* per destination, NULL where none */
     struct pipeline_endpoint *endpoints;

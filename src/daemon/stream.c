@@ -7,10 +7,29 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* History, archive, catalog filenodes. */
+/* After the load has emptied its directory, if there is one. */
+static enum status toast_open(struct daemon *d, struct error *err)
+{
+    const struct toast_local_options options = {.dir = d->paths.toast};
+    bool created;
+    if (d->config->toast.mode == TOAST_DISABLED) {
+        d->toast = toast_store_open_disabled();
+        return OK;
+    }
+    TRY(toast_store_open_local(&options, &d->toast, &created, err));
+    if (created && d->manifest.load.state == MANIFEST_LOAD_COMPLETE)
+        log_warn(
+            "msg=\"the chunk store was not there: out-of-line values (TOAST) written until now "
+            "are lost to rows that keep them, see on_bad_value\" dir=%s",
+            LOG_Q(d->paths.toast));
+    return OK;
+}
+
+/* History, archive, catalog filenodes, chunk store. */
 enum status daemon_storage_open(struct daemon *d, struct error *err)
 {
     TRY(history_open(d->paths.catalog_log, &d->history, err));
+    TRY(toast_open(d, err));
     struct wal_archive *archive = NULL;
     TRY(wal_archive_open(d->paths.wal, d->source.segment_bytes, d->source.timeline, &archive, err));
     pthread_mutex_lock(&d->lock);
@@ -44,6 +63,7 @@ enum status daemon_pipeline_open(struct daemon *d, XLogRecPtr lsn, struct error 
         .system_id = d->source.system_id,
         .database_oid = d->source.database.oid,
         .endpoints = d->endpoints,
+        .toast = d->toast,
     };
     enum status st = pipeline_open(&options, &p, err);
     pthread_mutex_lock(&d->lock);
@@ -106,11 +126,23 @@ static enum status decided_rows_durable(struct daemon *d, struct error *err)
     return OK;
 }
 
+/* First the chunks, then the rows that needed them. */
+static enum status decided_rows_settle(struct daemon *d, struct error *err)
+{
+    TRY(decided_rows_durable(d, err));
+    TRY(load_toasted_submit(d->load, err));
+    return decided_rows_durable(d, err);
+}
+
 static enum status load_fate_hook(void *ctx, TransactionId xid, bool committed, struct error *err)
 {
     struct daemon *d = ctx;
-    TRY(load_fate(d->load, xid, committed, err));
-    TRY(decided_rows_durable(d, err));
+    load_settle_begin(d->load);
+    enum status st = load_fate(d->load, xid, committed, err);
+    if (st == OK)
+        st = decided_rows_settle(d, err);
+    load_settle_end(d->load);
+    TRY(st);
     tell_decided(d);
     return OK;
 }
@@ -118,8 +150,12 @@ static enum status load_fate_hook(void *ctx, TransactionId xid, bool committed, 
 static enum status load_running_hook(void *ctx, TransactionId oldest, struct error *err)
 {
     struct daemon *d = ctx;
-    TRY(load_running_xacts(d->load, oldest, err));
-    TRY(decided_rows_durable(d, err));
+    load_settle_begin(d->load);
+    enum status st = load_running_xacts(d->load, oldest, err);
+    if (st == OK)
+        st = decided_rows_settle(d, err);
+    load_settle_end(d->load);
+    TRY(st);
     tell_decided(d);
     return OK;
 }

@@ -1,9 +1,12 @@
 #include "load/job.h"
+#include "toast/chunk.h"
 
 #include <stdlib.h>
 #include <uthash.h>
 
 #define ROWS_PER_PAGE 60 /* a guess that sizes blocks */
+#define CHUNKS_MAX 64u   /* put at once */
+#define HEAP_HASEXTERNAL 0x0004
 
 struct load_route {
     Oid oid;
@@ -17,6 +20,7 @@ struct load_jobs {
     struct ack **acks;
     size_t ndestinations;
     XLogRecPtr lsn;
+    bool keeps_chunks;
     struct load_route *routes; /* complete before the first job */
 };
 
@@ -32,16 +36,20 @@ struct load_job {
 struct emit_context {
     struct worker *worker;
     struct load_job *job;
+    struct datum *datums; /* scratch, made when a row needs it */
+    struct toast_event events[CHUNKS_MAX];
+    unsigned nevents;
 };
 
 struct load_jobs *load_jobs_new(struct pipeline *pipeline, struct load *load,
-                                struct ack *const *acks, XLogRecPtr lsn)
+                                struct ack *const *acks, XLogRecPtr lsn, bool keeps_chunks)
 {
     struct load_jobs *j = xcalloc(1, sizeof *j);
     struct destination **destinations;
     j->pipeline = pipeline;
     j->load = load;
     j->lsn = lsn;
+    j->keeps_chunks = keeps_chunks;
     j->ndestinations = pipeline_destinations(pipeline, &destinations);
     j->acks = xcalloc(j->ndestinations, sizeof(struct ack *));
     for (size_t d = 0; d < j->ndestinations; d++)
@@ -71,6 +79,53 @@ void load_jobs_add(struct load_jobs *j, struct rel_desc *desc)
     HASH_ADD(hh, j->routes, oid, sizeof r->oid, r);
 }
 
+/* A row with values out of line: their chunks may lie in a file that is still to come. */
+static enum status keep_row(struct emit_context *e, const struct raw_tuple *tuple, uint64_t tid,
+                            TransactionId xmin, struct error *err)
+{
+    const struct page_batch *batch = e->job->batch;
+    const struct rel_desc *desc = batch->desc;
+    size_t max = e->worker->shared->inline_value_max;
+    uint64_t value_bytes = 0;
+    if (e->datums == NULL)
+        e->datums = xmalloc((desc->natts + 1u) * sizeof *e->datums);
+    TRY(tuple_deform(desc->shape, tuple, e->datums, err));
+    for (unsigned i = 0; i < desc->natts; i++) {
+        struct toast_pointer p;
+        if (e->datums[i].state != DATUM_EXTERNAL)
+            continue;
+        TRY(toast_pointer_parse(&e->datums[i], &p, err));
+        if (p.rawsize <= max && p.extsize <= max)
+            value_bytes += p.rawsize;
+    }
+    return load_toasted_add(e->job->owner->load, batch, tuple, tid, xmin, value_bytes, err);
+}
+
+static enum status put_chunks(struct emit_context *e, struct error *err)
+{
+    enum status st =
+        toast_store_put(pipeline_toast(e->job->owner->pipeline), e->events, e->nevents, err);
+    e->nevents = 0;
+    return st;
+}
+
+/* The chunk points into the batch. */
+static enum status emit_chunk(struct emit_context *e, const struct raw_tuple *tuple, uint64_t tid,
+                              struct error *err)
+{
+    struct toast_chunk chunk;
+    TRY(toast_chunk_parse(tuple, &chunk, err));
+    e->events[e->nevents++] = (struct toast_event){.kind = TOAST_BIRTH,
+                                                   .owner = e->job->batch->desc->oid,
+                                                   .lsn = e->job->owner->lsn,
+                                                   .tid = tid,
+                                                   .value_id = chunk.value_id,
+                                                   .seq = chunk.seq,
+                                                   .len = chunk.len,
+                                                   .data = chunk.data};
+    return e->nevents == CHUNKS_MAX ? put_chunks(e, err) : OK;
+}
+
 static enum status emit(void *ctx, const struct rel_desc *desc, const struct raw_tuple *tuple,
                         uint64_t tid, TransactionId xmin, struct error *err)
 {
@@ -80,7 +135,37 @@ static enum status emit(void *ctx, const struct rel_desc *desc, const struct raw
     (void)desc;
     if (!route_is_live(route))
         return OK;
+    if (e->job->batch->chunks)
+        return emit_chunk(e, tuple, tid, err);
+    if ((tuple->infomask & HEAP_HASEXTERNAL) && e->job->owner->keeps_chunks)
+        return keep_row(e, tuple, tid, xmin, err);
     return worker_add_new(e->worker, route, tuple, NULL, 0, &meta, err);
+}
+
+static enum status emit_toasted(struct emit_context *e, struct error *err)
+{
+    size_t pos = 0;
+    for (;;) {
+        struct load_toasted_row row;
+        bool more;
+        TRY(load_toasted_next(e->job->batch, &pos, &more, &row, err));
+        if (!more)
+            return OK;
+        const struct row_meta meta = {.lsn = e->job->owner->lsn, .xid = row.xmin, .tid = row.tid};
+        TRY(worker_add_new(e->worker, e->job->route, &row.raw, NULL, 0, &meta, err));
+    }
+}
+
+static enum status job_walk(struct worker *w, struct load_job *job, struct error *err)
+{
+    struct emit_context e = {.worker = w, .job = job};
+    if (job->route == NULL || !route_is_live(job->route))
+        return OK;
+    if (job->batch->toasted)
+        return emit_toasted(&e, err);
+    enum status st = page_batch_walk(job->batch, job->owner->load, emit, &e, err);
+    free(e.datums);
+    return st == OK ? put_chunks(&e, err) : st;
 }
 
 static void job_free(struct load_job *job, struct budget *budget)
@@ -100,11 +185,8 @@ static void job_run(struct worker *w, struct job *job)
     struct load_job *l = (struct load_job *)job;
     struct load_jobs *owner = l->owner;
     struct error err = {0};
-    struct emit_context e = {w, l};
-    enum status st = OK;
-    w->rows_hint = l->batch->npages * ROWS_PER_PAGE + 16;
-    if (l->route != NULL && route_is_live(l->route))
-        st = page_batch_walk(l->batch, owner->load, emit, &e, &err);
+    w->rows_hint = l->batch->npages * ROWS_PER_PAGE + (uint32_t)l->batch->nrows + 16;
+    enum status st = job_walk(w, l, &err);
     if (st == ERR_DATA) { /* a damaged page: this table ends, the load goes on */
         st = tables_stop(w->shared->tables, l->route->table->oid, owner->lsn, err.message, &err);
         worker_discard(w);
@@ -123,7 +205,7 @@ enum status load_jobs_submit(struct load_jobs *j, struct page_batch *batch, stru
 {
     struct load_route *r;
     struct budget *budget = pipeline_budget(j->pipeline);
-    size_t bytes = 2 * page_batch_bytes(batch);
+    size_t bytes = 2 * page_batch_bytes(batch) + batch->value_bytes;
     struct budget_permit permit = {0};
     enum status st = budget_admit(budget, bytes, &permit, err);
     if (st != OK) {

@@ -108,7 +108,8 @@ enum status load_toasted_next(const struct page_batch *batch, size_t *pos, bool 
     if (!*ret_more)
         return OK;
     struct cursor c = cursor_of(batch->rows + *pos, batch->rows_len - *pos);
-    struct load_toasted_row row = {.value_bytes = cursor_u64(&c), .tid = cursor_u64(&c)};
+    struct load_toasted_row row = {.value_bytes = cursor_u64(&c)};
+    row.tid = cursor_u64(&c);
     row.xmin = cursor_u32(&c);
     row.raw.infomask2 = cursor_u16(&c);
     row.raw.infomask = cursor_u16(&c);
@@ -211,7 +212,7 @@ static enum status portion_submit(struct load *l, struct load_rel *rel, const st
 
 enum status load_toasted_submit(struct load *l, struct error *err)
 {
-    for (;;) {
+    while (toasted_count(l->toasted) > 0) {
         CLEANUP_BUF struct buf rows = {0};
         struct load_rel *rel;
         pthread_mutex_lock(&l->toasted->lock);
@@ -222,4 +223,5 @@ enum status load_toasted_submit(struct load *l, struct error *err)
             return OK;
         TRY(portion_submit(l, rel, &rows, err));
     }
+    return OK;
 }

@@ -1,6 +1,7 @@
 #include "load/window.h"
 
 #include "load/load_internal.h"
+#include "pg/change.h"
 #include "pg/image.h"
 #include "pg/xact_record.h"
 #include "pg/xlog_record.h"
@@ -8,7 +9,6 @@
 #include <stdlib.h>
 
 #define RM_HEAP_OP_MASK 0x70
-#define XLH_INSERT_IS_SPECULATIVE 0x04
 #define HEAP_DELETE 0x10
 #define XLH_DELETE_IS_SUPER 0x08
 
@@ -120,18 +120,43 @@ static enum status images_submit_all(struct load_window *w, struct error *err)
     return OK;
 }
 
-/* A speculative row that this very record wrote is in the stream, and so is its confirmation: the
- * image must not show it as half done. */
-static void speculative_hide(const struct wal_record *r, const struct wal_block *b, uint8_t *page)
-{
-    uint16_t offset;
+struct image_change {
+    const struct load_rel *rel;
+    BlockNumber block;
+    uint8_t *page;
     struct heap_page heap;
-    if (r->rmid != RM_HEAP_ID || (r->info & RM_HEAP_OP_MASK) != 0 || b->id != 0 ||
-        r->main_len < 3 || !(r->main_data[2] & XLH_INSERT_IS_SPECULATIVE))
-        return;
-    memcpy(&offset, r->main_data, sizeof offset);
-    if (heap_page_open(page, &heap, NULL) == OK && offset >= 1 && offset <= heap.nlines)
-        heap_page_line_clear(page, offset);
+};
+
+static enum status change_undo(void *ctx, const struct change *c, struct error *err)
+{
+    struct image_change *i = ctx;
+    OffsetNumber created = (OffsetNumber)(c->new_tid & 0xffff),
+                 deleted = (OffsetNumber)(c->old_tid & 0xffff);
+    struct page_tuple tuple;
+    bool normal = false;
+    if (c->has_new && c->new_tid >> 16 == i->block && created <= i->heap.nlines)
+        heap_page_line_clear(i->page, created);
+    if (i->rel->chunks && c->kind == CHANGE_DELETE && c->old_tid >> 16 == i->block &&
+        deleted <= i->heap.nlines) {
+        TRY(heap_page_tuple(&i->heap, deleted, &tuple, &normal, err));
+        if (normal)
+            heap_page_xmax_clear(i->page, deleted);
+    }
+    return OK;
+}
+
+/* An image shows what its own record did, which is in the stream too. A row it wrote is not taken
+ * from here: its values may be in the stream only, and a speculative one would look half done. A
+ * chunk it deleted is: rows of the stream that come before may need it. */
+static enum status record_undo(const struct load_rel *rel, const struct wal_record *r,
+                               const struct wal_block *b, uint8_t *page, struct error *err)
+{
+    struct image_change change = {.rel = rel, .block = b->block, .page = page};
+    bool incomplete;
+    if (r->rmid != RM_HEAP_ID && r->rmid != RM_HEAP2_ID)
+        return OK;
+    TRY(heap_page_open(page, &change.heap, err));
+    return heap_record_changes(r, change_undo, &change, &incomplete, err);
 }
 
 static enum status image_take(struct load_window *w, struct load_rel *rel,
@@ -139,10 +164,9 @@ static enum status image_take(struct load_window *w, struct load_rel *rel,
                               struct error *err)
 {
     uint8_t page[PG_BLCKSZ];
-    if (wal_block_image_restore(b, page, err) != OK)
+    if (wal_block_image_restore(b, page, err) != OK || record_undo(rel, r, b, page, err) != OK)
         return error_prefix(err, "WAL record at " LSN_FMT ", %s.%s", LSN_ARGS(r->start),
                             rel->desc->schema, rel->desc->name);
-    speculative_hide(r, b, page);
     if (rel->images == NULL)
         rel->images = page_batch_new(rel, 4);
     memcpy(page_batch_add(rel->images, b->block), page, PG_BLCKSZ);

@@ -173,10 +173,33 @@ static void check_configured(struct preflight_run *run)
     }
 }
 
+/* Without a chunk store an UPDATE of another column loses what lies out of line. */
+static void check_toast(struct preflight_run *run)
+{
+    static const char sql[] =
+        "SELECT n.nspname || '.' || c.relname FROM pg_catalog.pg_class c "
+        "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = 'r' AND "
+        "c.relpersistence = 'p' AND c.oid >= 16384 AND c.reltoastrelid <> 0 AND n.nspname <> "
+        "'information_schema' ORDER BY 1";
+    CLEANUP_BUF struct buf names = {0};
+    if (run->options->config->toast.mode != TOAST_DISABLED)
+        return;
+    PGresult *r = preflight_query(run, "toast_disabled", sql, NULL);
+    if (r != NULL && PQntuples(r) > 0) {
+        put_names(&names, r);
+        preflight_add(run->report, PREFLIGHT_WARNING, "toast_disabled",
+                      "toast.mode = disabled: a large value that an UPDATE does not touch is lost "
+                      "(on_bad_value decides, see walshadow_rejects) in %s",
+                      buf_cstr(&names));
+    }
+    PQclear(r);
+}
+
 void preflight_check_tables(struct preflight_run *run)
 {
     check_kinds(run);
     check_column_types(run);
     check_identities(run);
+    check_toast(run);
     check_configured(run);
 }

@@ -27,9 +27,10 @@ struct change {
 };
 
 /* Calls emit for each row operation of a RM_HEAP_ID or RM_HEAP2_ID record (UPDATE and HOT_UPDATE,
- * INSERT, DELETE, MULTI_INSERT, CONFIRM); other opcodes yield none. A record whose tuple is not in
- * it (prefix/suffix compression, image only: wal_level below logical, a catalog, a TOAST rewrite)
- * sets *ret_incomplete instead and emits nothing: the caller decides by relation.
+ * INSERT, DELETE, MULTI_INSERT, CONFIRM); other opcodes yield none. The row of an INSERT that is
+ * only in the page's image (a TOAST rewrite) is taken from there. A record whose tuple is not in it
+ * (prefix/suffix compression: wal_level below logical, a catalog) sets *ret_incomplete instead and
+ * emits nothing: the caller decides by relation.
  * Blocks are found by id, never by count (F1). emit's failure is returned. */
 typedef enum status (*change_fn)(void *ctx, const struct change *change, struct error *err);
 enum status heap_record_changes(const struct wal_record *record, change_fn emit, void *ctx,

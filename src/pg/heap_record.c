@@ -2,6 +2,8 @@
 #include "pg/change.h"
 
 #include "base/cursor.h"
+#include "pg/image.h"
+#include "pg/page.h"
 
 /* xl_info of RM_HEAP_ID; the top bit is INIT_PAGE */
 #define HEAP_OPMASK 0x70
@@ -64,6 +66,25 @@ static struct change change_of(const struct wal_record *r, enum change_kind kind
     return (struct change){.kind = (uint8_t)kind, .lsn = r->start, .locator = block->locator};
 }
 
+/* A TOAST row of a rewrite (VACUUM FULL, CLUSTER) is only in the page's image if there is one (B7).
+ */
+static enum status insert_from_image(struct heap_walk *w, const struct wal_block *b,
+                                     OffsetNumber offset, struct change *change, struct error *err)
+{
+    uint8_t bytes[PG_BLCKSZ];
+    struct heap_page page;
+    struct page_tuple tuple;
+    bool normal = false;
+    if (wal_block_image_restore(b, bytes, err) != OK || heap_page_open(bytes, &page, err) != OK ||
+        (offset <= page.nlines && heap_page_tuple(&page, offset, &tuple, &normal, err) != OK))
+        return error_prefix(err, "heap record at " LSN_FMT, LSN_ARGS(w->record->start));
+    if (!normal)
+        return damaged(w->record, "INSERT whose image does not hold its row", err);
+    change->new_tuple = tuple.raw;
+    change->has_new = true;
+    return w->emit(w->ctx, change, err);
+}
+
 /* xl_heap_insert: offnum, flags; the tuple in block 0's data, always there for user tables (B7). */
 static enum status insert_walk(struct heap_walk *w, struct error *err)
 {
@@ -74,18 +95,20 @@ static enum status insert_walk(struct heap_walk *w, struct error *err)
     uint8_t flags = cursor_u8(&c);
     if (b == NULL || !cursor_ok(&c) || offset == 0)
         return damaged(r, "INSERT without block, offset or flags", err);
+    struct change change = change_of(r, CHANGE_INSERT, b);
+    change.new_tid = tid_make(b->block, offset);
+    if (flags & XLH_INSERT_IS_SPECULATIVE)
+        change.flags = CHANGE_SPECULATIVE;
+    if (!b->has_data && b->has_image && b->image != NULL)
+        return insert_from_image(w, b, offset, &change, err);
     if (!b->has_data) {
         w->incomplete = true;
         return OK;
     }
-    struct change change = change_of(r, CHANGE_INSERT, b);
     struct cursor data = cursor_of(b->data, b->data_len);
     if (!tuple_take(&data, &change.new_tuple))
         return damaged(r, "INSERT with a cut tuple", err);
     change.has_new = true;
-    change.new_tid = tid_make(b->block, offset);
-    if (flags & XLH_INSERT_IS_SPECULATIVE)
-        change.flags = CHANGE_SPECULATIVE;
     return w->emit(w->ctx, &change, err);
 }
 

@@ -7,6 +7,9 @@
 #define PAGE_FLAGS_KNOWN 0x0007 /* PD_HAS_FREE_LINES, PD_PAGE_FULL, PD_ALL_VISIBLE */
 #define LINE_SIZE 4
 #define LP_NORMAL 1
+#define TUPLE_INFOMASK 20 /* offset of t_infomask */
+#define HEAP_XMAX_COMMITTED 0x0400
+#define HEAP_XMAX_INVALID 0x0800
 
 static uint16_t get_u16(const uint8_t *at)
 {
@@ -91,4 +94,15 @@ enum status heap_page_tuple(const struct heap_page *page, OffsetNumber offset,
 void heap_page_line_clear(uint8_t *bytes, OffsetNumber offset)
 {
     memset(bytes + PAGE_HEADER_SIZE + (size_t)(offset - 1) * LINE_SIZE, 0, LINE_SIZE);
+}
+
+void heap_page_xmax_clear(uint8_t *bytes, OffsetNumber offset)
+{
+    uint32_t line;
+    uint16_t mask;
+    memcpy(&line, bytes + PAGE_HEADER_SIZE + (size_t)(offset - 1) * LINE_SIZE, sizeof line);
+    uint8_t *at = bytes + (line & 0x7fff) + TUPLE_INFOMASK;
+    memcpy(&mask, at, sizeof mask);
+    mask = (uint16_t)((mask & ~HEAP_XMAX_COMMITTED) | HEAP_XMAX_INVALID);
+    memcpy(at, &mask, sizeof mask);
 }

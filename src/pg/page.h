@@ -31,3 +31,5 @@ enum status heap_page_tuple(const struct heap_page *page, OffsetNumber offset,
 
 /* Turns a line pointer into an unused one, in place. */
 void heap_page_line_clear(uint8_t *bytes, OffsetNumber offset);
+/* The tuple at offset, a normal one, counts as not deleted. */
+void heap_page_xmax_clear(uint8_t *bytes, OffsetNumber offset);

@@ -66,31 +66,26 @@ static enum status stop(struct drain *d, const struct route *route, XLogRecPtr l
     return tables_stop(d->r->tables, route->table->oid, lsn, reason, err);
 }
 
-/* External values of the new tuple must be found in this transaction. */
-static enum status check_external(struct drain *d, const struct route *route,
-                                  const struct change_frame *f, struct error *err)
+static enum status deform_new(struct reorder *r, const struct rel_desc *desc,
+                              const struct change_frame *f, struct error *err)
 {
-    struct reorder *r = d->r;
     struct raw_tuple tuple = change_frame_new(f);
-    const struct rel_desc *desc = route->desc;
     if (r->datums_cap < desc->natts) {
         r->datums_cap = desc->natts;
         r->datums = xrealloc(r->datums, r->datums_cap * sizeof *r->datums);
     }
-    TRY(tuple_deform(desc->shape, &tuple, r->datums, err));
-    for (unsigned i = 0; i < desc->natts; i++) {
+    return tuple_deform(desc->shape, &tuple, r->datums, err);
+}
+
+/* Pointers to external values must be sound; whether the value is known shows when it is needed. */
+static enum status check_external(struct drain *d, const struct route *route,
+                                  const struct change_frame *f, struct error *err)
+{
+    TRY(deform_new(d->r, route->desc, f, err));
+    for (unsigned i = 0; i < route->desc->natts; i++) {
         struct toast_pointer p;
-        char reason[200];
-        if (r->datums[i].state != DATUM_EXTERNAL)
-            continue;
-        TRY(toast_pointer_parse(&r->datums[i], &p, err));
-        if (p.extsize > r->options.inline_value_max || p.rawsize > r->options.inline_value_max ||
-            toast_index_has(r->toast, desc->oid, &p))
-            continue;
-        snprintf(reason, sizeof reason,
-                 "column %s: a value stored out of line (TOAST) by an earlier transaction",
-                 desc->atts[i].name);
-        return stop(d, route, f->head.lsn, reason, err);
+        if (d->r->datums[i].state == DATUM_EXTERNAL)
+            TRY(toast_pointer_parse(&d->r->datums[i], &p, err));
     }
     return OK;
 }
@@ -118,6 +113,17 @@ static bool has_what_it_needs(const struct route *route, const struct change_fra
     return f->kind == CHANGE_DELETE || (f->head.flags & FRAME_HAS_NEW) != 0;
 }
 
+/* A change in a TOAST table: for the store, and for this transaction's own rows. */
+static enum status plan_chunk(struct drain *d, const struct route *route,
+                              const struct change_frame *f, struct error *err)
+{
+    if (!d->last_plan)
+        return OK;
+    if (f->kind == CHANGE_INSERT && (f->head.flags & FRAME_HAS_NEW))
+        TRY(toast_index_add(d->r->toast, route->desc->oid, f, d->reader, err));
+    return toast_feed_change(d->r->toast_feed, route->desc->oid, f, err);
+}
+
 static enum status plan_change(struct drain *d, const struct change_frame *f, struct error *err)
 {
     struct route *route = route_of(d, f);
@@ -125,9 +131,9 @@ static enum status plan_change(struct drain *d, const struct change_frame *f, st
     if (route == NULL)
         return OK;
     if (route->toast) {
-        st = f->kind == CHANGE_INSERT && (f->head.flags & FRAME_HAS_NEW)
-                 ? toast_index_add(d->r->toast, route->desc->oid, f, d->reader, err)
-                 : OK;
+        st = plan_chunk(d, route, f, err);
+    } else if (f->kind == CHANGE_SPEC_DELETE) {
+        return OK; /* its INSERT lies before our start */
     } else if (route->key_differs && f->kind != CHANGE_INSERT) {
         return stop(d, route, f->head.lsn,
                     "a partition's replica identity is not the key of its root", err);
@@ -175,41 +181,51 @@ static enum status plan(struct drain *d, struct error *err)
             TRY(plan_change(d, (struct change_frame *)head, err));
         } else if (head->type == FRAME_TRUNCATE) {
             plan_truncate(d, (struct truncate_frame *)head);
+            if (d->last_plan)
+                TRY(toast_feed_truncate(d->r->toast_feed, (struct truncate_frame *)head, err));
         }
     }
 }
 
-static enum status put_aux(struct drain *d, const struct route *route, const struct change_frame *f,
-                           uint16_t *ret_n, struct error *err)
+static enum status put_aux(struct drain *d, const struct route *route, int16_t attnum,
+                           const struct toast_pointer *p, XLogRecPtr lsn, struct error *err)
+{
+    struct buf *out = &d->r->slice->frames;
+    size_t len = frame_align(sizeof(struct aux_frame) + p->extsize);
+    struct aux_frame aux = {
+        .head = {.len = (uint32_t)len, .type = FRAME_AUX, .lsn = lsn},
+        .attnum = attnum,
+        .state = p->compressed ? AUX_COMPRESSED : AUX_PLAIN,
+        .data_len = p->extsize,
+    };
+    uint8_t *at = buf_reserve(out, len);
+    memset(at + len - 8, 0, 8);
+    memcpy(at, &aux, sizeof aux);
+    TRY(toast_index_fetch(d->r->toast, route->desc->oid, p, d->x, at + sizeof aux, err));
+    out->len += len;
+    return OK;
+}
+
+/* External values: those written by this transaction go with the row; the worker takes the others
+ * from the store. Either way they count for the slice, which has to be held in memory. */
+static enum status put_external(struct drain *d, const struct route *route,
+                                const struct change_frame *f, uint16_t *ret_naux, struct error *err)
 {
     struct reorder *r = d->r;
-    struct buf *out = &r->slice->frames;
-    struct raw_tuple tuple = change_frame_new(f);
-    TRY(tuple_deform(route->desc->shape, &tuple, r->datums, err));
+    XLogRecPtr lsn = f->head.lsn;
+    TRY(deform_new(r, route->desc, f, err));
     for (unsigned i = 0; i < route->desc->natts; i++) {
         struct toast_pointer p;
         if (r->datums[i].state != DATUM_EXTERNAL)
             continue;
         TRY(toast_pointer_parse(&r->datums[i], &p, err));
-        bool too_large =
-            p.extsize > r->options.inline_value_max || p.rawsize > r->options.inline_value_max;
-        uint32_t data_len = too_large ? 0 : p.extsize;
-        size_t len = frame_align(sizeof(struct aux_frame) + data_len);
-        struct aux_frame aux = {
-            .head = {.len = (uint32_t)len, .type = FRAME_AUX, .lsn = f->head.lsn},
-            .attnum = (int16_t)(i + 1),
-            .state = too_large      ? AUX_TOO_LARGE
-                     : p.compressed ? AUX_COMPRESSED
-                                    : AUX_PLAIN,
-            .data_len = data_len,
-        };
-        uint8_t *at = buf_reserve(out, len);
-        memset(at + len - 8, 0, 8);
-        memcpy(at, &aux, sizeof aux);
-        if (!too_large)
-            TRY(toast_index_fetch(r->toast, route->desc->oid, &p, d->x, at + sizeof aux, err));
-        out->len += len;
-        (*ret_n)++;
+        if (p.extsize > r->options.inline_value_max || p.rawsize > r->options.inline_value_max)
+            continue;
+        r->slice->value_bytes += p.rawsize;
+        if (!toast_index_has(r->toast, route->desc->oid, &p))
+            continue;
+        TRY(put_aux(d, route, (int16_t)(i + 1), &p, lsn, err));
+        (*ret_naux)++;
     }
     return OK;
 }
@@ -218,10 +234,10 @@ static enum status slice_change(struct drain *d, const struct change_frame *f, s
 {
     struct reorder *r = d->r;
     struct route *route = route_of(d, f);
-    if (route == NULL || route->toast)
+    if (route == NULL || route->toast || f->kind == CHANGE_SPEC_DELETE)
         return OK;
-    if (r->slice != NULL &&
-        (r->slice->frames.len >= SLICE_BYTES || r->slice->nrows >= SLICE_ROWS)) {
+    if (r->slice != NULL && (r->slice->frames.len + r->slice->value_bytes >= SLICE_BYTES ||
+                             r->slice->nrows >= SLICE_ROWS)) {
         TRY(reorder_slice_dispatch(r, err));
         d->sliced = false;
     }
@@ -235,7 +251,7 @@ static enum status slice_change(struct drain *d, const struct change_frame *f, s
     uint32_t index = slice_route(s, route);
     buf_put(&s->frames, f, f->head.len);
     if (change_frame_has_external(f))
-        TRY(put_aux(d, route, f, &naux, err));
+        TRY(put_external(d, route, f, &naux, err));
     struct change_frame *copy = (struct change_frame *)(s->frames.data + at);
     copy->head.xid = d->commit->head.xid;
     copy->route = index;
@@ -262,6 +278,16 @@ static enum status execute(struct drain *d, struct error *err)
     }
 }
 
+/* With every route known: from here on nothing is looked at twice. */
+static enum status last_plan(struct drain *d, struct error *err)
+{
+    d->last_plan = true;
+    toast_feed_begin(d->r->toast_feed, d->commit);
+    enum status st = d->x == NULL ? OK : plan(d, err);
+    d->last_plan = false;
+    return st == OK ? toast_feed_end(d->r->toast_feed, err) : st;
+}
+
 enum status drain_xact(struct reorder *r, struct xact *x, const struct xact_frame *commit,
                        struct error *err)
 {
@@ -281,10 +307,8 @@ enum status drain_xact(struct reorder *r, struct xact *x, const struct xact_fram
         toast_index_clear(r->toast);
         d.facts.ntruncated = d.facts.ninserted = 0;
     }
-    d.last_plan = true;
-    if (st == OK && x != NULL)
-        st = plan(&d, err);
-    d.last_plan = false;
+    if (st == OK)
+        st = last_plan(&d, err);
     if (st == OK && x != NULL)
         st = execute(&d, err);
     toast_index_clear(r->toast);
@@ -295,4 +319,40 @@ enum status drain_xact(struct reorder *r, struct xact *x, const struct xact_fram
         error_prefix(err, "transaction %u committed at " LSN_FMT, commit->head.xid,
                      LSN_ARGS(commit->end));
     return st;
+}
+
+static enum status chunks_again(struct drain *d, struct error *err)
+{
+    struct frame_head *head;
+    for (;;) {
+        TRY(xact_reader_next(d->reader, &head, err));
+        if (head == NULL)
+            return OK;
+        if (head->type == FRAME_TRUNCATE) {
+            TRY(toast_feed_truncate(d->r->toast_feed, (struct truncate_frame *)head, err));
+        } else if (head->type == FRAME_CHANGE) {
+            const struct change_frame *f = (const struct change_frame *)head;
+            struct route *route = route_of(d, f);
+            enum status st = route != NULL && route->toast
+                                 ? toast_feed_change(d->r->toast_feed, route->desc->oid, f, err)
+                                 : OK;
+            if (st == ERR_DATA)
+                st = stop(d, route, f->head.lsn, err->message, err);
+            TRY(st);
+        }
+    }
+}
+
+enum status drain_chunks(struct reorder *r, struct xact *x, const struct xact_frame *commit,
+                         struct error *err)
+{
+    struct drain d = {.r = r, .x = x, .commit = commit};
+    enum status st = OK;
+    toast_feed_begin(r->toast_feed, commit);
+    if (x != NULL) {
+        d.reader = xact_reader_open(x);
+        st = chunks_again(&d, err);
+        xact_reader_close(d.reader);
+    }
+    return st == OK ? toast_feed_end(r->toast_feed, err) : st;
 }

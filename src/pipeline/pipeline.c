@@ -117,6 +117,7 @@ enum status pipeline_open(const struct pipeline_options *options, struct pipelin
     p->shared.tables = p->tables;
     p->shared.budget = &p->budget;
     p->shared.fatal = options->fatal;
+    p->shared.toast = options->toast != NULL ? options->toast : toast_store_open_disabled();
     p->shared.inline_value_max = (size_t)options->config->memory.inline_value_max;
     return workers_start(p, err);
 }
@@ -151,6 +152,7 @@ enum status pipeline_start(struct pipeline *p, const struct reorder_options *opt
         .history = p->options.history,
         .budget = &p->budget,
         .fatal = p->options.fatal,
+        .toast_store = p->shared.toast,
     };
     p->reorder.options.spill_dir = p->options.spill_dir;
     p->reorder.options.xact_buffer_max = p->xact_buffer_max;
@@ -290,6 +292,11 @@ struct reorder *pipeline_reorder(struct pipeline *p)
 struct budget *pipeline_budget(struct pipeline *p)
 {
     return &p->budget;
+}
+
+struct toast_store *pipeline_toast(struct pipeline *p)
+{
+    return p->shared.toast;
 }
 
 size_t pipeline_destinations(struct pipeline *p, struct destination ***ret)

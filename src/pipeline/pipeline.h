@@ -18,6 +18,8 @@ struct pipeline_options {
     uint64_t system_id;
     Oid database_oid;
     const struct pipeline_endpoint *endpoints; /* one per configured destination */
+    struct toast_store *toast; /* outlives the pipeline; NULL: values of earlier transactions are
+                                  lost */
     struct reorder_options reorder; /* spill_dir and the memory limits are filled in from config */
 };
 
@@ -53,4 +55,5 @@ XLogRecPtr pipeline_floor(struct pipeline *p, XLogRecPtr *ret_acks);
 struct tables *pipeline_tables(struct pipeline *p);
 struct reorder *pipeline_reorder(struct pipeline *p);
 struct budget *pipeline_budget(struct pipeline *p);
+struct toast_store *pipeline_toast(struct pipeline *p);
 size_t pipeline_destinations(struct pipeline *p, struct destination ***ret);

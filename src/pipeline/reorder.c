@@ -14,6 +14,7 @@ void reorder_init(struct reorder *r)
     r->routes = routes_new(r->tables, r->history);
     r->toast = toast_index_new(r->options.spill_dir);
     r->commits = commit_window_new();
+    r->toast_feed = toast_feed_new(r->toast_store, r->history);
     atomic_store(&r->load_guard, r->options.load_xid != InvalidTransactionId);
 }
 
@@ -24,6 +25,7 @@ void reorder_fini(struct reorder *r)
     routes_free(r->routes);
     toast_index_free(r->toast);
     free(r->commits);
+    toast_feed_free(r->toast_feed);
     free(r->datums);
 }
 
@@ -62,7 +64,7 @@ static void slice_run(struct worker *w, struct job *job)
         if (st == ERR_DATA) /* a value's own bytes are damaged: this table ends, not the stream */
             st = tables_stop(w->shared->tables, s->routes[f->route]->table->oid, f->head.lsn,
                              err.message, &err);
-        if (st == OK && (++rows % 64 == 0 || f->naux > 0))
+        if (st == OK && (++rows % 64 == 0 || change_frame_has_external(f)))
             st = flush_large(w, s, acks, &err);
     }
     if (st == OK)
@@ -103,7 +105,7 @@ enum status reorder_slice_dispatch(struct reorder *r, struct error *err)
     if (s == NULL)
         return OK;
     /* the columns made of it take about as much as the raw tuples */
-    size_t bytes = 2 * s->frames.len + sizeof *s;
+    size_t bytes = 2 * s->frames.len + s->value_bytes + sizeof *s;
     TRY(budget_admit(r->budget, bytes, &s->permit, err));
     s->job.bytes = bytes;
     r->slice = NULL;
@@ -153,8 +155,8 @@ static enum status commit(struct reorder *r, const struct xact_frame *f, struct 
     enum status st = OK;
     if (f->head.flags & XACT_BOUNDARY)
         routes_forget(r->routes);
-    if (!durable && (x != NULL || (f->head.flags & XACT_BOUNDARY)))
-        st = drain_xact(r, x, f, err);
+    if (x != NULL || (f->head.flags & XACT_BOUNDARY))
+        st = durable ? drain_chunks(r, x, f, err) : drain_xact(r, x, f, err);
     if (st == OK && r->slice != NULL)
         for (size_t d = 0; d < r->ndestinations; d++)
             ack_set_lsn(r->destinations[d]->ack, r->slice->seqs[d], f->end,

@@ -2,6 +2,7 @@
  * commit order: plans each (no effect on anything outside), then slices it for the workers, with
  * DDL and TRUNCATE behind barriers at their place. */
 #pragma once
+#include "pipeline/toast_feed.h"
 #include "pipeline/toast_index.h"
 #include "pipeline/worker.h"
 
@@ -53,7 +54,9 @@ struct reorder {
     struct fatal *fatal;
     struct xact_buffer *xacts;
     struct routes *routes;
+    struct toast_store *toast_store;
     struct toast_index *toast; /* of the transaction at hand */
+    struct toast_feed *toast_feed;
     struct commit_window *commits; /* which transactions have committed (resync.h) */
     struct slice *slice;  /* open, NULL if none */
     struct datum *datums; /* scratch of planning */
@@ -73,6 +76,10 @@ void *reorder_main(void *arg); /* struct reorder; ends when feed is closed and d
 /* drain.c: a committed transaction into slices. */
 enum status drain_xact(struct reorder *r, struct xact *x, const struct xact_frame *commit,
                        struct error *err) CHECKED;
+/* One that is durable already and comes again, perhaps only in part: its rows are passed over, but
+ * the chunk store is durable only up to the floor. */
+enum status drain_chunks(struct reorder *r, struct xact *x, const struct xact_frame *commit,
+                         struct error *err) CHECKED;
 /* The slice that takes rows now; a new one registers with every destination. */
 enum status reorder_slice_open(struct reorder *r, XLogRecPtr first_lsn, struct error *err) CHECKED;
 enum status reorder_slice_dispatch(struct reorder *r, struct error *err) CHECKED;

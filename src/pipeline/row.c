@@ -1,5 +1,6 @@
 /* One row into the columns of one target. */
 #include "base/log.h"
+#include "base/metrics.h"
 #include "pg/compress.h"
 #include "pipeline/worker.h"
 
@@ -73,9 +74,6 @@ static enum status resolve_aux(size_t max_bytes, const struct aux_frame *aux, st
 {
     const uint8_t *data = (const uint8_t *)(aux + 1);
     switch ((enum aux_state)aux->state) {
-    case AUX_TOO_LARGE:
-        *datum = (struct datum){.state = DATUM_TOO_LARGE};
-        return OK;
     case AUX_PLAIN:
         *datum = (struct datum){.data = data, .len = aux->data_len, .state = DATUM_VALUE};
         return OK;
@@ -85,9 +83,36 @@ static enum status resolve_aux(size_t max_bytes, const struct aux_frame *aux, st
     return error_set(err, ERR_BUG, "unknown state of a TOAST value");
 }
 
-enum status row_resolve(const struct worker *w, const struct route *route, struct datum *datums,
-                        const struct aux_frame *aux, unsigned naux, struct buf *plain,
-                        struct error *err)
+/* A value that the row's transaction did not write. */
+static enum status resolve_stored(struct worker *w, const struct route *route, XLogRecPtr lsn,
+                                  struct buf *plain, struct datum *datum, struct error *err)
+{
+    size_t max_bytes = w->shared->inline_value_max;
+    struct toast_pointer p;
+    enum toast_found found;
+    TRY(toast_pointer_parse(datum, &p, err));
+    if (p.extsize > max_bytes || p.rawsize > max_bytes) {
+        *datum = (struct datum){.state = DATUM_TOO_LARGE};
+        return OK;
+    }
+    struct buf *to = p.compressed ? &w->stored : plain;
+    buf_reset(to);
+    uint8_t *at = buf_reserve(to, p.extsize);
+    TRY(toast_store_fetch(w->shared->toast, route->desc->oid, &p, lsn, at, &found, err));
+    if (found == TOAST_FOUND && p.compressed)
+        return decompress(at, p.extsize, max_bytes, plain, datum, err);
+    if (found == TOAST_FOUND) {
+        *datum = (struct datum){.data = at, .len = p.extsize, .state = DATUM_VALUE};
+        return OK;
+    }
+    metric_inc(METRIC_TOAST_UNRESOLVED, 1);
+    *datum = (struct datum){.state = found == TOAST_MISSING ? DATUM_LOST : DATUM_TORN};
+    return OK;
+}
+
+enum status row_resolve(struct worker *w, const struct route *route, XLogRecPtr lsn,
+                        struct datum *datums, const struct aux_frame *aux, unsigned naux,
+                        struct buf *plain, struct error *err)
 {
     const struct rel_desc *desc = route->desc;
     size_t max_bytes = w->shared->inline_value_max;
@@ -104,8 +129,8 @@ enum status row_resolve(const struct worker *w, const struct route *route, struc
             TRY(decompress(datum->data, datum->len, max_bytes, &plain[i], datum, err));
         } else if (datum->state == DATUM_EXTERNAL) {
             const struct aux_frame *found = aux_find(aux, naux, (int16_t)(i + 1));
-            if (found != NULL)
-                TRY(resolve_aux(max_bytes, found, &plain[i], datum, err));
+            TRY(found != NULL ? resolve_aux(max_bytes, found, &plain[i], datum, err)
+                              : resolve_stored(w, route, lsn, &plain[i], datum, err));
         }
     }
     return OK;
@@ -155,6 +180,18 @@ static enum status append_bad(struct worker *w, const struct route *route, struc
     return stop_table(w, route, b, meta, text, err);
 }
 
+static const char *lost_reason(uint8_t state)
+{
+    switch (state) {
+    case DATUM_TOO_LARGE:
+        return "larger than memory.inline_value_max";
+    case DATUM_TORN:
+        return "its chunks in the chunk store do not add up";
+    default:
+        return "the value is not in the chunk store";
+    }
+}
+
 static enum status append_value(struct worker *w, const struct route *route, struct builder *b,
                                 unsigned c, const struct datum *datums, const struct row_meta *meta,
                                 struct error *err)
@@ -182,13 +219,7 @@ static enum status append_value(struct worker *w, const struct route *route, str
         encoder_append_text(&col->encoder, datum->data, datum->len, &b->block->cols[c]);
         return OK;
     }
-    if (datum->state == DATUM_TOO_LARGE)
-        return append_bad(w, route, b, c, datums, meta, "larger than memory.inline_value_max", err);
-    char text[200];
-    snprintf(text, sizeof text,
-             "column %s: a value stored out of line (TOAST) by another transaction",
-             route->desc->atts[at].name);
-    return stop_table(w, route, b, meta, text, err);
+    return append_bad(w, route, b, c, datums, meta, lost_reason(datum->state), err);
 }
 
 static void append_synthetic(struct builder *b, const struct route *route,

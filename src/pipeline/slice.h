@@ -18,6 +18,7 @@ struct slice {
     struct route **routes; /* references; frames name them by index */
     uint32_t nroutes, routes_cap;
     uint32_t nrows;
+    size_t value_bytes; /* plain bytes of external values that the rows refer to */
     struct budget_permit permit;
     uint64_t *seqs; /* per destination */
     size_t ndestinations;

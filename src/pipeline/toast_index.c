@@ -1,12 +1,11 @@
 #include "pipeline/toast_index.h"
 #include "pipeline/place_index.h"
+#include "toast/chunk.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 struct toast_index {
     struct place_index *places;
-    struct tuple_shape *shape;
 };
 
 /* The chunks of a value. */
@@ -19,10 +18,8 @@ struct chunks {
 
 struct toast_index *toast_index_new(const char *spill_dir)
 {
-    static const struct tuple_att atts[] = {{4, 'i', false}, {4, 'i', false}, {-1, 'i', false}};
     struct toast_index *t = xcalloc(1, sizeof *t);
     t->places = place_index_new(spill_dir, PLACE_INDEX_MAX_BYTES);
-    t->shape = tuple_shape_new(atts, LENGTH(atts));
     return t;
 }
 
@@ -36,7 +33,6 @@ void toast_index_free(struct toast_index *t)
     if (t == NULL)
         return;
     place_index_free(t->places);
-    tuple_shape_free(t->shape);
     free(t);
 }
 
@@ -48,19 +44,14 @@ bool toast_index_is_empty(const struct toast_index *t)
 enum status toast_index_add(struct toast_index *t, Oid owner, const struct change_frame *f,
                             const struct xact_reader *reader, struct error *err)
 {
-    struct datum d[3];
     struct raw_tuple tuple = change_frame_new(f);
-    struct place_key key = {.owner = owner};
-    uint32_t seq;
-    TRY(tuple_deform(t->shape, &tuple, d, err));
-    if (d[0].state != DATUM_VALUE || d[1].state != DATUM_VALUE || d[2].state != DATUM_VALUE)
-        return error_lsn(err, ERR_DATA, f->head.lsn,
-                         "a TOAST chunk is not of the form (oid, int4, "
-                         "bytea)");
-    memcpy(&key.value_id, d[0].data, 4);
-    memcpy(&seq, d[1].data, 4);
-    return place_index_add(t->places, key, seq, xact_reader_place(reader, d[2].data, d[2].len),
-                           err);
+    struct toast_chunk chunk;
+    if (toast_chunk_parse(&tuple, &chunk, err) != OK) {
+        err->lsn = f->head.lsn;
+        return error_prefix(err, "record at " LSN_FMT, LSN_ARGS(f->head.lsn));
+    }
+    return place_index_add(t->places, (struct place_key){owner, chunk.value_id}, chunk.seq,
+                           xact_reader_place(reader, chunk.data, chunk.len), err);
 }
 
 static enum status find(const struct toast_index *t, Oid owner, Oid value_id, struct chunks *ret,
@@ -68,7 +59,8 @@ static enum status find(const struct toast_index *t, Oid owner, Oid value_id, st
 {
     struct chunks c = {0};
     TRY(place_index_find(t->places, (struct place_key){owner, value_id}, &c.entries, &c.n, err));
-    /* an id used again here, after its first owner was deleted: the last value counts */
+    /* an id used again here, after its first owner was deleted: the last value
+     * counts */
     for (size_t i = c.n; i > 0; i--)
         if (c.entries[i - 1].seq == 0) {
             c.entries += i - 1;

@@ -50,7 +50,7 @@ enum status worker_add_new(struct worker *w, const struct route *route,
 {
     scratch_reserve(w, route->desc->natts);
     TRY(tuple_deform(route->desc->shape, tuple, w->datums, err));
-    TRY(row_resolve(w, route, w->datums, aux, naux, w->plain, err));
+    TRY(row_resolve(w, route, meta->lsn, w->datums, aux, naux, w->plain, err));
     return append_everywhere(w, route, w->datums, meta, err);
 }
 
@@ -85,7 +85,7 @@ static enum status add_tombstone(struct worker *w, const struct route *route,
         for (unsigned i = 0; i < route->desc->natts; i++)
             if (w->old_datums[i].state == DATUM_EXTERNAL)
                 w->old_datums[i].state = DATUM_NULL;
-        TRY(row_resolve(w, route, w->old_datums, NULL, 0, w->old_plain, err));
+        TRY(row_resolve(w, route, f->head.lsn, w->old_datums, NULL, 0, w->old_plain, err));
     }
     for (; route != NULL; route = route->fresh)
         for (size_t d = 0; d < route->ndestinations; d++)
@@ -109,7 +109,7 @@ enum status worker_add_change(struct worker *w, const struct route *route,
         return add_tombstone(w, route, f, meta, NULL, err);
     struct raw_tuple tuple = change_frame_new(f);
     TRY(tuple_deform(route->desc->shape, &tuple, w->datums, err));
-    TRY(row_resolve(w, route, w->datums, aux, f->naux, w->plain, err));
+    TRY(row_resolve(w, route, f->head.lsn, w->datums, aux, f->naux, w->plain, err));
     if (f->kind == CHANGE_UPDATE)
         TRY(add_tombstone(w, route, f, meta, w->datums, err));
     return append_everywhere(w, route, w->datums, &meta, err);
@@ -197,6 +197,8 @@ static void scratch_shrink(struct worker *w)
         if (w->old_plain[i].cap > SCRATCH_KEEP)
             buf_free(&w->old_plain[i]);
     }
+    if (w->stored.cap > SCRATCH_KEEP)
+        buf_free(&w->stored);
 }
 
 enum status worker_finish(struct worker *w, struct ack *const *acks, const uint64_t *seqs,
@@ -227,6 +229,7 @@ void *worker_main(void *arg)
         buf_free(&w.old_plain[i]);
     }
     free(w.plain);
+    buf_free(&w.stored);
     free(w.old_plain);
     free(w.datums);
     free(w.old_datums);

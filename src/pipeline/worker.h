@@ -1,6 +1,7 @@
 /* A decode worker: walks raw tuples and appends straight to destination columns. */
 #pragma once
 #include "pipeline/slice.h"
+#include "toast/store.h"
 
 struct worker_shared {
     struct queue *jobs;
@@ -10,6 +11,7 @@ struct worker_shared {
     struct budget *budget;
     struct fatal *fatal;
     struct target **rejects; /* per destination: target of walshadow_rejects */
+    struct toast_store *toast;
     size_t inline_value_max;
 };
 
@@ -27,6 +29,7 @@ struct worker {
     struct datum *datums, *old_datums; /* scratch, grows to the widest table */
     size_t datums_cap;
     struct buf *plain, *old_plain;      /* per attribute: decompressed values of the two */
+    struct buf stored;                  /* a compressed value from the chunk store */
     struct column_buf key_old, key_new; /* scratch of the key comparison */
     struct builder *builders;
     size_t nbuilders, builders_cap;
@@ -84,10 +87,11 @@ enum status row_append(struct worker *w, const struct route *route, size_t d,
                        const struct datum *datums, const struct row_meta *meta,
                        struct error *err) CHECKED;
 /* Missing, compressed and external values become plain ones (in plain[], one buffer an attribute),
- * or DATUM_TOO_LARGE; an external one without its aux frame stays external. */
-enum status row_resolve(const struct worker *w, const struct route *route, struct datum *datums,
-                        const struct aux_frame *aux, unsigned naux, struct buf *plain,
-                        struct error *err) CHECKED;
+ * or one of the states above. An external one without its aux frame comes from the chunk store, as
+ * of lsn: the start of the row's record, or the LSN of its load or copy. */
+enum status row_resolve(struct worker *w, const struct route *route, XLogRecPtr lsn,
+                        struct datum *datums, const struct aux_frame *aux, unsigned naux,
+                        struct buf *plain, struct error *err) CHECKED;
 /* row_run.c: adds the plain rows at the front of a slice's frames at once; returns their bytes, or
  * 0 where it is not worth it: the first row goes the way of all others. */
 size_t row_run_add(struct worker *w, struct route *const *routes, const uint8_t *frames, size_t len,

@@ -298,6 +298,9 @@ static bool speculative(struct xact_buffer *b, struct xact *x, const struct chan
         return true;
     case CHANGE_SPEC_CONFIRM:
     case CHANGE_SPEC_DELETE:
+        /* a super-delete without one: of a chunk of the row that has just been taken back */
+        if (f->kind == CHANGE_SPEC_DELETE && x->spec.len == 0)
+            return false;
         if (x->spec.len > 0) {
             struct change_frame *waiting = (struct change_frame *)x->spec.data;
             if (f->kind == CHANGE_SPEC_CONFIRM) {

@@ -341,21 +341,20 @@ def test_what_cannot_be_copied_is_named(source, daemons):
     daemon.wait_state("streaming")
     source.app("INSERT INTO fine VALUES (101, 'after'); INSERT INTO shapes VALUES (2, '(2,2),(0,0)');"
                "UPDATE toasted SET id = id + 100")
-    done = daemon.verb("wait", "--timeout", "60", check=False)
-    assert "toasted" in done.stderr and done.returncode == 1
+    daemon.wait_caught_up()
     states = {t["name"]: t for t in daemon.status()["tables"]}
     assert states["public.fine"]["state"] == "streaming"
     assert states["public.shapes"]["state"] == "skipped"
     assert "box" in states["public.shapes"]["reason"]
-    assert states["public.toasted"]["state"] == "stopped"
-    assert "TOAST" in states["public.toasted"]["reason"]
+    assert states["public.toasted"]["state"] == "streaming"
     assert states["public.named"]["state"] == "skipped"
     assert "_lsn" in states["public.named"]["reason"]
     assert "volatile" in daemon.log_text()
     connection = source.connect()
-    table = next(t for t in parity.source_tables(connection) if t.name == "fine")
-    difference = parity.compare_table(connection, daemon, table)
-    assert not difference, str(difference)
+    for table in parity.source_tables(connection):
+        if table.name in ("fine", "toasted"):
+            difference = parity.compare_table(connection, daemon, table)
+            assert not difference, str(difference)
 
 
 def test_load_reports_progress(source, daemons):

@@ -19,6 +19,16 @@ static enum status see(void *ctx, const struct change *change, struct error *err
     return s->answer == OK ? OK : error_set(err, s->answer, "refused by the test");
 }
 
+/* The tuple lies in the walk's own copy of the page: to be looked at here. */
+static enum status see_second(void *ctx, const struct change *change, struct error *err)
+{
+    assert_true(change->has_new);
+    assert_int_equal(change->new_tuple.hoff, 24);
+    assert_int_equal(change->new_tuple.body_len, 7);
+    assert_memory_equal(change->new_tuple.body + 1, "second", 6);
+    return see(ctx, change, err);
+}
+
 static struct wal_record record_of(unsigned rmid, unsigned info, const void *main_data, size_t len)
 {
     return (struct wal_record){.start = 0x1000028,
@@ -174,6 +184,42 @@ static void test_update_old_block_by_fork(void **state)
     assert_int_equal(s.changes[0].flags, CHANGE_OLD_FULL);
 }
 
+/* A TOAST row of VACUUM FULL or CLUSTER on a page that a checkpoint made write an image: its data is
+ * only there. */
+static void test_insert_only_in_image(void **state)
+{
+    uint8_t page[PG_BLCKSZ] = {0};
+    const uint8_t main_data[3] = {2, 0, 0};
+    const uint32_t lines[] = {8160u | 1u << 15 | 27u << 17, 8128u | 1u << 15 | 30u << 17};
+    const uint16_t head[] = {32, 8128, 8192, 8192 | 4};
+    struct error err = {0};
+    struct seen s = {0};
+    bool incomplete;
+    (void)state;
+    memcpy(page + 12, head, sizeof head);
+    memcpy(page + 24, lines, sizeof lines);
+    for (unsigned i = 0; i < 2; i++) {
+        uint8_t *tuple = page + (lines[i] & 0x7fff);
+        memcpy(tuple + 18, "\x03\0\x02\x08\x18", 5);
+        memcpy(tuple + 24, i == 0 ? "one" : "second", i == 0 ? 3 : 6);
+    }
+    struct wal_record r = record_of(RM_HEAP_ID, 0, main_data, 3);
+    block_add(&r, 0, MAIN_FORKNUM, 9, NULL, 0);
+    r.blocks[0].has_image = true;
+    r.blocks[0].image = page;
+    r.blocks[0].image_len = PG_BLCKSZ;
+    assert_ok(heap_record_changes(&r, see_second, &s, &incomplete, &err));
+    assert_false(incomplete);
+    assert_int_equal(s.n, 1);
+    assert_int_equal(s.changes[0].kind, CHANGE_INSERT);
+    assert_int_equal(s.changes[0].new_tid, (uint64_t)9 << 16 | 2);
+    for (unsigned offset = 0; offset < 5; offset += 3) { /* no such row: 0 and 3 */
+        const uint8_t wrong[3] = {(uint8_t)offset, 0, 0};
+        r.main_data = wrong;
+        assert_int_equal(heap_record_changes(&r, see, &s, &incomplete, &err), ERR_DATA);
+    }
+}
+
 static void test_update_incomplete(void **state)
 {
     static const uint8_t flags[] = {0, 0x20, 0x40, 0x10 | 0x20, 0x10 | 0x40};
@@ -309,6 +355,7 @@ int main(void)
         cmocka_unit_test(test_delete),
         cmocka_unit_test(test_update),
         cmocka_unit_test(test_update_old_block_by_fork),
+        cmocka_unit_test(test_insert_only_in_image),
         cmocka_unit_test(test_update_incomplete),
         cmocka_unit_test(test_multi_insert),
         cmocka_unit_test(test_confirm_and_others),
