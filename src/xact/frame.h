@@ -51,7 +51,6 @@ struct aux_frame {
 enum aux_state {
     AUX_PLAIN,
     AUX_COMPRESSED, /* from the word of raw size and method on, as stored in the chunks */
-    AUX_TOO_LARGE,
 };
 
 struct truncate_frame {
