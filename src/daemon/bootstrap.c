@@ -172,6 +172,29 @@ static bool is_loaded(struct daemon *d, const struct rel_desc *desc)
     return false;
 }
 
+/* Tables that are copied once the stream runs. */
+static enum status mark_copies(struct daemon *d, struct rel_desc *const *rels, size_t n,
+                               struct error *err)
+{
+    struct tables *tables = pipeline_tables(d->pipeline);
+    for (size_t i = 0; i < n; i++) {
+        struct table_entry *e = tables_find(tables, rels[i]->oid);
+        bool copied = false;
+        if (e == NULL || atomic_load(&e->life) != TABLE_LIFE_STREAMING)
+            continue;
+        for (size_t k = 0; k < d->config->ndestinations; k++) {
+            struct config_target ct;
+            config_table_resolve(d->config, &d->config->destinations[k], rels[i]->schema,
+                                 rels[i]->name, &ct);
+            copied = copied || (e->targets[k] != NULL && ct.initial_load == LOAD_COPY);
+        }
+        if (copied)
+            TRY(tables_resync(tables, e->oid, 0, RESYNC_INITIAL_COPY, "initial_load = copy", false,
+                              err));
+    }
+    return OK;
+}
+
 /* The catalog in a snapshot taken after the backup's start (D6), its targets, what is loaded. */
 static enum status seed(struct bootstrap *b, XLogRecPtr start_lsn, struct error *err)
 {
@@ -186,6 +209,8 @@ static enum status seed(struct bootstrap *b, XLogRecPtr start_lsn, struct error 
     enum status st = history_append(d->history, kept, n, 0, err);
     if (st == OK)
         st = pipeline_add_tables(d->pipeline, UINT64_MAX, TABLES_REPLACE, err);
+    if (st == OK)
+        st = mark_copies(d, kept, n, err);
     size_t loaded = 0;
     d->load_jobs = load_jobs_new(d->pipeline, d->load, d->load_acks, start_lsn - 1,
                                  d->config->toast.mode != TOAST_DISABLED);
@@ -313,7 +338,7 @@ static enum status compare_with_seed(struct bootstrap *b, struct rel_desc **now,
         const char *reason = incomplete_reason(b, seed_find(b, now[i]->oid), now[i]);
         TRY(tables_add(tables, now[i], TABLES_KEEP, b->end, err));
         if (reason != NULL)
-            TRY(tables_stop(tables, root, b->end, reason, err));
+            TRY(tables_resync(tables, root, b->end, RESYNC_LOAD, reason, false, err));
     }
     return OK;
 }

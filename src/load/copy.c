@@ -311,7 +311,7 @@ enum status copy_part_end(struct copy *c, size_t part, struct error *err)
 enum status copy_wait(struct copy *c, struct error *err)
 {
     for (size_t d = 0; d < c->ndestinations; d++)
-        TRY(destination_barrier(c->destinations[d], c->acks[d], err));
+        TRY(ack_wait_all(c->acks[d], err));
     return OK;
 }
 

@@ -82,6 +82,13 @@ static void batch_add(struct batch *batch, struct block_item *item)
     batch->bytes += item->bytes;
 }
 
+/* A barrier waits. What is queued already still goes together: one INSERT a block would take it
+ * long. */
+static bool is_flushing(struct destination *d)
+{
+    return atomic_load(&d->flush_now) > 0 && queue_is_empty(&d->blocks);
+}
+
 static enum status take_block(struct batcher *b, struct block_item *item, struct error *err)
 {
     struct destination *d = b->d;
@@ -98,7 +105,7 @@ static enum status take_block(struct batcher *b, struct block_item *item, struct
     o->last_ns = now;
     batch_add(o->batch, item);
     if (o->batch->rows >= d->options.row_budget || o->batch->bytes >= d->options.byte_budget ||
-        atomic_load(&d->flush_now) > 0)
+        is_flushing(d))
         return seal(b, o, err);
     return OK;
 }
@@ -164,7 +171,7 @@ void *destination_batcher_main(void *arg)
         if (item != NULL && item != &flush_marker)
             st = take_block(&b, item, &err);
         if (st == OK)
-            st = seal_due(&b, closed || atomic_load(&b.d->flush_now) > 0, &next, &err);
+            st = seal_due(&b, closed || is_flushing(b.d), &next, &err);
         if (closed)
             break;
     }

@@ -299,6 +299,11 @@ static enum status add_target(struct tables *t, struct table_entry *e, const str
     if (st == OK && !(resync && mode == TABLES_RESUME))
         st = target_table_ensure(d, target, &plan.options, mode, t->options.history, lsn, &loss,
                                  &why);
+    if (loss == TARGET_MISSING && plan.ct.initial_load == LOAD_NONE) {
+        loss = TARGET_KEPT; /* what was before is not asked for */
+        st = target_table_ensure(d, target, &plan.options, TABLES_KEEP, t->options.history, lsn,
+                                 &loss, &why);
+    }
     target_plan_fini(&plan);
     if (st != OK && loss != TARGET_MISSING) {
         target_unref(target);

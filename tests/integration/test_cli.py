@@ -63,7 +63,7 @@ def test_usage_errors():
     assert "not an LSN" in usage("run", "--start-lsn", "x", "postgresql://h/d")
     assert "--max-segments" in usage("run", "--max-segments", "0", "postgresql://h/d")
     assert "/nonexistent" in usage("status", "--config", "/nonexistent")
-    assert "not supported" in usage("run", "postgresql://h/d", "--initial-load", "copy")
+    assert "not supported" in usage("run", "postgresql://h/d", "--initial-load", "object_store")
     assert "not supported" in usage("run", "postgresql://h/d", "--set", "toast.mode=clickhouse")
 
 

@@ -45,3 +45,46 @@ def test_resync_keyed(source, daemons):
     done = resync(daemon, "t")
     assert "streaming" in done.stdout
     assert_equal(source, daemon)
+
+
+class Writers:
+    """pgbench and the mixed writers of every kind of table."""
+
+    def __init__(self, source, seed=1):
+        self.pgbench = source.pgbench(seconds=600, clients=2, rate=100)
+        self.mixers = [workload.Mixer(source, seed=seed * 10 + lane, lane=lane, multixacts=True,
+                                      first=seed * 500000)
+                       for lane in range(2)]
+        for mixer in self.mixers:
+            mixer.start()
+
+    def stop(self):
+        self.pgbench.stop()
+        for mixer in self.mixers:
+            mixer.stop()
+            mixer.check()
+
+
+def all_tables(daemon):
+    return [t["name"] for t in daemon.status()["tables"] if t["state"] == "streaming"]
+
+
+def test_resync_under_writers(source, daemons, full):
+    """Several at once, every kind of table, a kill in the middle of every fifth round at least."""
+    workload.create(source)
+    source.pgbench_init(1)
+    daemon = daemons(source).start()
+    daemon.wait_state("streaming")
+    rng = random.Random(11)
+    for turn in range(50 if full else 3):
+        writers = Writers(source, turn + 1)
+        time.sleep(rng.uniform(0, 0.5))
+        for name in rng.sample(all_tables(daemon), 4):
+            resync(daemon, name, "--no-wait")
+        if turn % 5 == 1:
+            time.sleep(rng.uniform(0, 0.6))
+            daemon.kill()
+            daemon.start().wait_state("streaming")
+        time.sleep(rng.uniform(0.5, 2))
+        writers.stop()
+        assert_equal(source, daemon)

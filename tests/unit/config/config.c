@@ -212,7 +212,6 @@ static void test_unsupported(void **state)
 {
     static const char *const texts[] = {
         "[table.public.t]\ninitial_load = \"object_store\"\n",
-        "[table.public.t]\ninitial_load = \"copy\"\n",
         "[destination.default]\ndrop_table_strategy = \"drop\"\n",
         "[namespace.public]\ndrop_table_strategy = \"warn\"\n",
         "[table.public.t]\npartitions = \"leaf\"\n",
@@ -355,7 +354,7 @@ static void test_source(void **state)
         config_load(&(struct config_args){.source_url = "host=h password='geheim"}, &c, &err),
         ERR_CONFIG);
     assert_null(strstr(err.message, "geheim"));
-    assert_int_equal(config_load(&(struct config_args){.initial_load = "copy"}, &c, &err),
+    assert_int_equal(config_load(&(struct config_args){.initial_load = "object_store"}, &c, &err),
                      ERR_CONFIG);
     assert_int_equal(config_load(&(struct config_args){.file = "/nonexistent"}, &c, &err),
                      ERR_CONFIG);
