@@ -92,7 +92,9 @@ SUMMARY = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed|dese
 
 def pytest(arguments, env=None):
     """Integration tests, as a user who may start servers. Counts test functions."""
-    argv = ["script/lib/as-user", "/usr/bin/python3", "-m", "pytest", "-q", "--durations=10",
+    workers = min(os.cpu_count() or 1, 4)  # a test mostly waits for servers
+    argv = ["script/lib/as-user", "/usr/bin/python3", "-m", "pytest", "-q", "--durations=15",
+            "-n", str(workers), "--dist", "loadgroup",
             "-c", "tests/integration/pytest.ini", "--rootdir", "tests/integration", *arguments]
     process = subprocess.Popen(argv, cwd=ROOT, env={**os.environ, **(env or {})},
                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

@@ -34,6 +34,8 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.skip(reason="full depth only"))
         if item.get_closest_marker("fault_points") and not paths.DEBUG_BIN.exists():
             item.add_marker(pytest.mark.skip(reason="no build with fault points: script/build --debug"))
+        if "shared" in item.fixturenames:  # one server for the module: its tests run in one process
+            item.add_marker(pytest.mark.xdist_group(item.module.__name__))
 
 
 @pytest.hookimpl(hookwrapper=True)
