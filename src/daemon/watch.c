@@ -34,7 +34,8 @@ static uint64_t progress(struct daemon *d)
     sum = sum * 31 + atomic_load(&r->read_lsn);
     sum = sum * 31 + atomic_load(&r->commit_lsn);
     if (r->xacts != NULL)
-        sum = sum * 31 + xact_buffer_bytes(r->xacts) + xact_buffer_spilled_bytes(r->xacts);
+        sum = sum * 31 + xact_buffer_bytes(r->xacts) + xact_buffer_spilled_bytes(r->xacts) +
+              xact_buffer_blocks_read(r->xacts);
     for (size_t i = 0; i < n; i++)
         if (destinations[i] != NULL) {
             sum = sum * 31 + ack_lsn(destinations[i]->ack);
@@ -98,6 +99,15 @@ static void budget_waiting(struct daemon *d, char *text, size_t cap)
                  budget_used(b));
 }
 
+static void large_waiting(struct daemon *d, char *text, size_t cap)
+{
+    struct reorder *r = pipeline_reorder(d->pipeline);
+    unsigned xid = atomic_load(&r->draining);
+    if (xid != 0)
+        snprintf(text, cap, "transaction %u: its %llu bytes are planned and sent", xid,
+                 (unsigned long long)atomic_load(&r->draining_bytes));
+}
+
 /* The first of these that waits names what holds progress. Under the daemon's lock. */
 void daemon_waiting_text(struct daemon *d, char *text, size_t cap)
 {
@@ -116,6 +126,8 @@ void daemon_waiting_text(struct daemon *d, char *text, size_t cap)
         destinations_waiting(d, text, cap);
     if (text[0] == '\0' && d->pipeline != NULL)
         budget_waiting(d, text, cap);
+    if (text[0] == '\0' && d->pipeline != NULL)
+        large_waiting(d, text, cap);
     if (text[0] == '\0' && d->stalled[0] != '\0')
         snprintf(text, cap, "%s", d->stalled);
 }

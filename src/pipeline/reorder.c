@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#define LARGE_BYTES ((uint64_t)64 << 20) /* worth a word while it takes its time */
 #define SLICE_BUILT_MAX ((size_t)4 << 20)
 #define SLICE_WORTH_BYTES ((size_t)512 << 10)
 #define PG_EPOCH_US INT64_C(946684800000000)
@@ -155,6 +156,10 @@ static enum status commit(struct reorder *r, const struct xact_frame *f, struct 
     enum status st = OK;
     if (f->head.flags & XACT_BOUNDARY)
         routes_forget(r->routes);
+    if (x != NULL && xact_bytes(x) >= LARGE_BYTES) {
+        atomic_store(&r->draining_bytes, xact_bytes(x));
+        atomic_store(&r->draining, f->head.xid);
+    }
     if (x != NULL || (f->head.flags & XACT_BOUNDARY))
         st = durable ? drain_chunks(r, x, f, err) : drain_xact(r, x, f, err);
     if (st == OK && r->slice != NULL)
@@ -162,6 +167,7 @@ static enum status commit(struct reorder *r, const struct xact_frame *f, struct 
             ack_set_lsn(r->destinations[d]->ack, r->slice->seqs[d], f->end,
                         f->commit_ts + PG_EPOCH_US);
     xact_buffer_release(r->xacts, x);
+    atomic_store_explicit(&r->draining, 0, memory_order_relaxed);
     TRY(st);
     if (f->head.flags & XACT_BOUNDARY)
         routes_forget(r->routes);

@@ -58,14 +58,16 @@ struct reorder {
     struct toast_index *toast; /* of the transaction at hand */
     struct toast_feed *toast_feed;
     struct commit_window *commits; /* which transactions have committed (resync.h) */
-    struct slice *slice;  /* open, NULL if none */
-    struct datum *datums; /* scratch of planning */
+    struct slice *slice;           /* open, NULL if none */
+    struct datum *datums;          /* scratch of planning */
     size_t datums_cap;
     atomic_ullong commit_lsn, read_lsn;
     atomic_ulong committed, aborted;
     atomic_ulong unknown_files;          /* changes of files that no table has (notes B9) */
     struct rel_file_locator unknown[16]; /* the first of those files, each named in the log once */
     size_t nunknown;
+    atomic_uint draining; /* xid of a large transaction that is being planned and sent, else 0 */
+    atomic_ullong draining_bytes;
     atomic_bool load_guard; /* load_xid still matters */
 };
 

@@ -31,7 +31,7 @@ struct xact_buffer {
     struct budget *budget;
     size_t told_bytes; /* to the budget, in steps */
     atomic_size_t spilled_count, many_subs;
-    atomic_ullong spilled_bytes;
+    atomic_ullong spilled_bytes, blocks_read;
     pthread_mutex_t prepared_lock; /* guards the two below: written here, read for the status */
     struct xact_prepared *prepared;
     size_t nprepared;
@@ -100,6 +100,7 @@ static struct xact *xact_new(struct xact_buffer *b, TransactionId xid, XLogRecPt
     x->xid = xid;
     x->first_lsn = lsn;
     x->spill.fd = -1;
+    x->blocks_read = &b->blocks_read;
     HASH_ADD(hh, b->xacts, xid, sizeof x->xid, x);
     x->prev = b->newest;
     if (b->newest != NULL)
@@ -527,4 +528,9 @@ uint64_t xact_buffer_spilled_bytes(const struct xact_buffer *b)
 bool xact_buffer_has_many_subs(const struct xact_buffer *b)
 {
     return atomic_load(&b->many_subs) > 0;
+}
+
+uint64_t xact_buffer_blocks_read(const struct xact_buffer *b)
+{
+    return atomic_load(&b->blocks_read);
 }

@@ -87,6 +87,8 @@ uint64_t xact_buffer_spills(const struct xact_buffer *b);
 /* Transactions that have bytes on disk, and how many bytes. */
 size_t xact_buffer_spilled_count(const struct xact_buffer *b);
 uint64_t xact_buffer_spilled_bytes(const struct xact_buffer *b);
+/* Spilled blocks read again: a large transaction moves although none of its rows is sent yet. */
+uint64_t xact_buffer_blocks_read(const struct xact_buffer *b);
 /* One of them has more than the 64 subtransactions that the server keeps in memory: a standby that
  * starts meanwhile cannot know them (notes C5). */
 bool xact_buffer_has_many_subs(const struct xact_buffer *b);

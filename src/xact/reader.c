@@ -67,6 +67,7 @@ static enum status stream_refill(struct stream *s, struct error *err)
         TRY(spill_read_block(x, s->next_block, &s->block, &s->next_block, err));
         s->frames = s->block.data;
         s->len = s->block.len;
+        atomic_fetch_add_explicit(x->blocks_read, 1, memory_order_relaxed);
     } else if (!s->in_memory) {
         s->in_memory = true;
         s->frames = x->mem.data;

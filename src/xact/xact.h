@@ -26,7 +26,8 @@ struct xact {
     bool prepared;        /* then it is in the list of prepared ones too */
     struct xact **joined; /* subtransactions buffered alone, joined by the commit */
     uint32_t njoined;
-    struct xact *prev, *next; /* all transactions by first_lsn */
+    struct xact *prev, *next;   /* all transactions by first_lsn */
+    atomic_ullong *blocks_read; /* of the buffer */
     UT_hash_handle hh;
 };
 
