@@ -217,7 +217,7 @@ static enum status start_lsn(const struct daemon *d, XLogRecPtr *ret, struct err
 
 enum status daemon_stream_start(struct daemon *d, struct error *err)
 {
-    XLogRecPtr start;
+    XLogRecPtr start = 0;
     TRY(start_lsn(d, &start, err));
     TRY(pipeline_begin(d, err));
     const struct pump_options options = {
