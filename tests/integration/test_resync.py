@@ -88,3 +88,53 @@ def test_resync_under_writers(source, daemons, full):
         time.sleep(rng.uniform(0.5, 2))
         writers.stop()
         assert_equal(source, daemon)
+
+
+SHAPES = {
+    "added": "ALTER TABLE {t} ADD COLUMN w int DEFAULT 7",
+    "dropped": "ALTER TABLE {t} DROP COLUMN v",
+    "renamed": "ALTER TABLE {t} RENAME TO {t}_new",
+    "column_renamed": "ALTER TABLE {t} RENAME COLUMN v TO vv",
+    "retyped": "ALTER TABLE {t} ALTER n TYPE bigint",
+    "rewritten": "ALTER TABLE {t} ADD COLUMN r uuid DEFAULT gen_random_uuid()",
+    "rekeyed": "ALTER TABLE {t} DROP CONSTRAINT {t}_pkey; ALTER TABLE {t} ADD PRIMARY KEY (n)",
+    "unkeyed": "ALTER TABLE {t} DROP CONSTRAINT {t}_pkey",
+    "moved": "CREATE SCHEMA s; ALTER TABLE {t} SET SCHEMA s",
+    "unlogged": "ALTER TABLE {t} SET UNLOGGED; ALTER TABLE {t} SET LOGGED",
+}
+
+
+def test_shape_changes(source, daemons):
+    """Every change of a table's shape is followed by itself, rows written before, in and after it."""
+    for name in SHAPES:
+        source.app(f"CREATE TABLE {name} (id int PRIMARY KEY, v text, n int NOT NULL UNIQUE);"
+                   f"INSERT INTO {name} SELECT i, 'v' || i, i * 2 FROM generate_series(1, 3000) i")
+    source.app("CREATE TABLE bag (v int, w text); CREATE TABLE root (id int PRIMARY KEY, v text) "
+               "PARTITION BY RANGE (id)")
+    for i in range(4):
+        source.app(f"CREATE TABLE part{i} PARTITION OF root FOR VALUES FROM ({i * 100}) TO ({i * 100 + 100})")
+    source.app("INSERT INTO bag SELECT i % 5, 'x' FROM generate_series(1, 500) i;"
+               "INSERT INTO root SELECT i, 'r' FROM generate_series(0, 399) i")
+    daemon = daemons(source).start()
+    daemon.wait_state("streaming")
+    for name, statement in SHAPES.items():
+        source.app(f"UPDATE {name} SET n = n + 100000 WHERE id % 3 = 0;"
+                   f"DELETE FROM {name} WHERE id % 7 = 0")
+        source.app(statement.format(t=name))
+        now = {"renamed": "renamed_new", "moved": "s.moved"}.get(name, name)
+        source.app(f"UPDATE {now} SET n = n + 1 WHERE id % 4 = 0; DELETE FROM {now} WHERE id % 11 = 0")
+    source.app("DELETE FROM bag WHERE v = 1")
+    source.app("VACUUM FULL bag")
+    source.app("INSERT INTO bag SELECT 9, 'y' FROM generate_series(1, 50)")
+    source.app("ALTER TABLE root DETACH PARTITION part0; DROP TABLE part1; TRUNCATE part2")
+    source.app("CREATE TABLE part4 (id int PRIMARY KEY, v text); INSERT INTO part4 VALUES (450, 'a');"
+               "ALTER TABLE root ATTACH PARTITION part4 FOR VALUES FROM (400) TO (500);"
+               "INSERT INTO root VALUES (451, 'b'), (210, 'again'); UPDATE part0 SET v = 'own'")
+    daemon.wait_caught_up()
+    assert_equal(source, daemon)
+    # what is replayed after a kill changes nothing
+    daemon.kill()
+    source.app("UPDATE rekeyed SET v = 'after' WHERE id % 5 = 0")
+    daemon.start().wait_state("streaming")
+    daemon.wait_caught_up()
+    assert_equal(source, daemon)
