@@ -106,6 +106,9 @@ enum status release_join(struct release *r, struct error *err) CHECKED;
 void release_cancel(struct release *r);
 void release_free(struct release *r);
 
+/* Tests, in builds with fault points (tear.c): spoils pages that the WAL has too. */
+void load_tear_pages(struct load *l, struct page_batch *batch);
+
 struct load {
     struct load_options options;
     char *shadow_dir;

@@ -62,6 +62,7 @@ void release_free(struct release *r)
 
 enum status release_push(struct release *r, struct page_batch *batch, struct error *err)
 {
+    load_tear_pages(r->load, batch);
     struct budget_permit permit = {0};
     if (budget_admit(&r->budget, page_batch_bytes(batch), &permit, err) != OK) {
         page_batch_free(batch);
