@@ -26,7 +26,8 @@ from native_sender import Sender, split_blocks  # noqa: E402
 
 NARROW = "CREATE TABLE narrow (id bigint PRIMARY KEY, a int, b int, c bigint, d float8)"
 TICK = os.sysconf("SC_CLK_TCK")
-SLICE_ROWS = 16384  # rows of a block when there is much to do (src/pipeline/drain.c)
+LATE_ROWS = 1000  # how far behind the newest row the latency benchmark's reader looks
+BLOCK_ROWS = 8192  # narrow rows of a slice when there is much to do (src/pipeline/drain.c)
 
 # The client tells of every connection refused while an engine starts.
 logging.getLogger("clickhouse_driver").setLevel(logging.CRITICAL)
@@ -212,7 +213,7 @@ class Bench:
         per_insert = counts["rows"] / counts["inserts"]
         dump = daemon.verb("sql", "--raw", "--format", "Native", "SELECT * FROM app.narrow",
                            text=False, timeout=600).stdout
-        blocks = split_blocks(dump, SLICE_ROWS)
+        blocks = split_blocks(dump, BLOCK_ROWS)
         names = daemon.sql("SELECT name FROM system.columns WHERE database = 'app' AND table = 'narrow' "
                            "ORDER BY position")
         create = daemon.sql("SELECT create_table_query FROM system.tables WHERE database = 'app' "
@@ -286,9 +287,13 @@ class Bench:
                 daemon.start().wait_state("streaming")
                 load = pg.pgbench("-M", "prepared", seconds=seconds + 4, clients=4, rate=rate // 10,
                                   script=script)
-                delays = self.watch(port, seconds)
+                delays, first, last = self.watch(port, seconds)
                 load.wait(60)
+                daemon.wait_caught_up()
+                rows = int(daemon.sql("SELECT count() FROM app.lat "
+                                      f"WHERE id > {first} AND id <= {last}")[0][0])
                 daemon.stop()
+        assert len(delays) >= 0.99 * rows, f"the reader missed {rows - len(delays)} of {rows} rows"
         delays.sort()
         p50, p95, p99 = (delays[int(len(delays) * q)] * 1000 for q in (0.5, 0.95, 0.99))
         gate = rate == 10000
@@ -297,28 +302,29 @@ class Bench:
                     rows_s=len(delays) / seconds, polls_mean_ms=statistics.mean(self.polls) * 1000)
 
     def watch(self, port, seconds):
-        """Seconds from each row's insert to the first query that shows it."""
+        """Seconds from each row's insert to the first query that shows it; the ids watched. Rows become
+        visible nearly in the order of their ids: a query asks for those behind the newest, and a few
+        before them that may have been late. To ask for more would be a load of its own."""
         client = clickhouse_driver.Client("127.0.0.1", port=port)
-        delays, seen, self.polls = [], 0, []
-        newest = set()
+        delays, seen, self.polls = [], set(), []
+        newest = first = 0
         time.sleep(2)
-        warm = True
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             begun = time.monotonic()
             rows = client.execute("SELECT id, toUnixTimestamp64Micro(at) FROM app.lat "
-                                  f"WHERE id > {seen - 5000}")
+                                  f"WHERE id > {newest - LATE_ROWS if newest else 0}")
             now = time.time()
             self.polls.append(time.monotonic() - begun)
-            fresh = [(i, at) for i, at in rows if i not in newest]
-            newest.update(i for i, _ in fresh)
-            if not warm:
+            fresh = [(i, at) for i, at in rows if i > first and i not in seen]
+            if newest:
                 delays += [now - at / 1e6 for _, at in fresh]
-            warm = False
+            seen.update(i for i, _ in fresh)
             if rows:
-                seen = max(seen, max(i for i, _ in rows))
+                newest = max(newest, max(i for i, _ in rows))
+                first = first or newest  # what was there at the first look is not measured
             time.sleep(0.002)
-        return delays
+        return delays, first, newest
 
     # -- memory -----------------------------------------------------------------------------
 
