@@ -12,6 +12,7 @@
 
 #define BATCH_BYTES ((size_t)256 << 10)
 #define BATCH_AGE_NS 20000000u /* rows of a source that is never idle wait no longer for more */
+#define FLUSH_GAP_NS 4000000u /* handing rows on wakes several threads: not for every commit */
 #define BACKOFF_FIRST_MS 100u
 #define BACKOFF_MAX_MS 10000u
 #define IDLE_WAIT_NS 1000000000u
@@ -345,6 +346,8 @@ static enum status read_stream(struct pump *p, struct error *err)
         atomic_store(&p->looked_ns, clock_now_ns());
         TRY(wait_while_paused(p, err));
         TRY(source_repl_receive(p->repl, 0, &c, err)); /* what is there already */
+        if (c.kind == SOURCE_CHUNK_NONE && clock_now_ns() < p->flushed_ns + FLUSH_GAP_NS)
+            TRY(source_repl_receive(p->repl, p->flushed_ns + FLUSH_GAP_NS, &c, err));
         if (c.kind == SOURCE_CHUNK_NONE) {
             TRY(flush_batch(p, err));
             TRY(save_filenodes(p, err));
