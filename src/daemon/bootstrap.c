@@ -55,8 +55,7 @@ static void table_stopped(void *ctx, const struct rel_desc *desc, const char *re
 /* Its load rows came from a file that is gone: the stream discards them, or the table stopped. */
 static bool rows_obsolete(void *ctx, const struct rel_desc *desc)
 {
-    const struct window_facts *facts = ((struct bootstrap *)ctx)->facts;
-    return window_facts_truncated(facts, desc->oid) || window_facts_rewritten(facts, desc->oid);
+    return window_facts_file_is_gone(((struct bootstrap *)ctx)->facts, desc->locator);
 }
 
 static enum status run_backup(void *ctx, const struct source_backup_callbacks *callbacks,
@@ -297,7 +296,8 @@ static const struct rel_desc *seed_find(const struct bootstrap *b, Oid oid)
 static bool toast_moved(const struct bootstrap *b, const struct rel_desc *was,
                         const struct rel_desc *now)
 {
-    return was->toast_oid != 0 && window_facts_rewritten(b->facts, now->toast_oid) &&
+    return was->toast_oid != 0 && !window_facts_truncated(b->facts, now->oid) &&
+           window_facts_rewritten(b->facts, now->toast_oid) &&
            (!rel_file_locator_equal(was->toast_locator, now->toast_locator) ||
             window_facts_file_is_new(b->facts, now->toast_locator));
 }

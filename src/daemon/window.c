@@ -14,8 +14,9 @@ struct relation_facts {
     UT_hash_handle hh;
 };
 
-struct new_file {
+struct file_facts {
     struct rel_file_locator locator;
+    bool is_new, is_gone;
     UT_hash_handle hh;
 };
 
@@ -28,7 +29,7 @@ struct window_facts {
     unsigned major;
     Oid database;
     XLogRecPtr start_lsn;
-    struct new_file *files;
+    struct file_facts *files;
     _Atomic TransactionId next_xid;
     struct relation_facts *relations;
     bool shadow_ready;
@@ -48,7 +49,7 @@ struct window_facts *window_facts_new(unsigned major, Oid database)
 void window_facts_free(struct window_facts *f)
 {
     struct relation_facts *r, *next;
-    struct new_file *file, *next_file;
+    struct file_facts *file, *next_file;
     if (f == NULL)
         return;
     HASH_ITER (hh, f->files, file, next_file) {
@@ -128,9 +129,30 @@ static bool truncates(const struct window_facts *f, const struct xact_record *x,
     return false;
 }
 
+static const struct file_facts *file_find(const struct window_facts *f,
+                                          struct rel_file_locator locator)
+{
+    struct file_facts *file;
+    HASH_FIND(hh, f->files, &locator, sizeof locator, file);
+    return file;
+}
+
+static struct file_facts *file_get(struct window_facts *f, struct rel_file_locator locator)
+{
+    struct file_facts *file = (struct file_facts *)(uintptr_t)file_find(f, locator);
+    if (file == NULL) {
+        file = xcalloc(1, sizeof *file);
+        file->locator = locator;
+        HASH_ADD(hh, f->files, locator, sizeof file->locator, file);
+    }
+    return file;
+}
+
 static void note_commit(struct window_facts *f, const struct xact_record *x)
 {
     TransactionId next_xid = atomic_load(&f->next_xid);
+    for (uint32_t i = 0; i < x->dropped.count; i++)
+        file_get(f, locator_list_get(&x->dropped, i))->is_gone = true;
     for (uint32_t i = 0; i < x->invals.count; i++) {
         struct inval_message m = inval_list_get(&x->invals, i);
         if (m.kind != INVAL_RELCACHE || m.db_oid != f->database || m.rel_oid < FirstNormalObjectId)
@@ -150,12 +172,8 @@ static enum status note_file(struct window_facts *f, const struct wal_record *re
 {
     struct smgr_record s;
     TRY(smgr_record_parse(record, &s, err));
-    if (s.is_truncate || s.fork != MAIN_FORKNUM || s.locator.db_oid != f->database ||
-        window_facts_file_is_new(f, s.locator))
-        return OK;
-    struct new_file *file = xcalloc(1, sizeof *file);
-    file->locator = s.locator;
-    HASH_ADD(hh, f->files, locator, sizeof file->locator, file);
+    if (!s.is_truncate && s.fork == MAIN_FORKNUM && s.locator.db_oid == f->database)
+        file_get(f, s.locator)->is_new = true;
     return OK;
 }
 
@@ -210,9 +228,14 @@ TransactionId window_facts_oldest_running(const struct window_facts *f)
 
 bool window_facts_file_is_new(const struct window_facts *f, struct rel_file_locator locator)
 {
-    struct new_file *file;
-    HASH_FIND(hh, f->files, &locator, sizeof locator, file);
-    return file != NULL;
+    const struct file_facts *file = file_find(f, locator);
+    return file != NULL && file->is_new;
+}
+
+bool window_facts_file_is_gone(const struct window_facts *f, struct rel_file_locator locator)
+{
+    const struct file_facts *file = file_find(f, locator);
+    return file != NULL && file->is_gone;
 }
 
 bool window_facts_truncated(const struct window_facts *f, Oid oid)

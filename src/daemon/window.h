@@ -23,6 +23,8 @@ bool window_facts_truncated(const struct window_facts *f, Oid oid);
 bool window_facts_rewritten(const struct window_facts *f, Oid oid);
 /* The file was made within the window. */
 bool window_facts_file_is_new(const struct window_facts *f, struct rel_file_locator locator);
+/* A transaction that removed the file (TRUNCATE, DROP, a rewrite) committed within the window. */
+bool window_facts_file_is_gone(const struct window_facts *f, struct rel_file_locator locator);
 /* A standby that starts at the window's start accepts connections: a RUNNING_XACTS told it of every
  * open transaction and subtransaction, or what an incomplete one left out is over. */
 bool window_facts_shadow_ready(const struct window_facts *f);

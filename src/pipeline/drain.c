@@ -282,7 +282,7 @@ static enum status execute(struct drain *d, struct error *err)
 static enum status last_plan(struct drain *d, struct error *err)
 {
     d->last_plan = true;
-    toast_feed_begin(d->r->toast_feed, d->commit);
+    toast_feed_begin(d->r->toast_feed, d->commit, false);
     enum status st = d->x == NULL ? OK : plan(d, err);
     d->last_plan = false;
     return st == OK ? toast_feed_end(d->r->toast_feed, err) : st;
@@ -348,7 +348,7 @@ enum status drain_chunks(struct reorder *r, struct xact *x, const struct xact_fr
 {
     struct drain d = {.r = r, .x = x, .commit = commit};
     enum status st = OK;
-    toast_feed_begin(r->toast_feed, commit);
+    toast_feed_begin(r->toast_feed, commit, true);
     if (x != NULL) {
         d.reader = xact_reader_open(x);
         st = chunks_again(&d, err);

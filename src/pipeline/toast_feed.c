@@ -9,12 +9,14 @@
 struct new_chunks { /* of a file, in a transaction that changed files */
     struct rel_file_locator locator;
     XLogRecPtr first_lsn;
+    uint64_t first_tid;
 };
 
 struct toast_feed {
     struct toast_store *store;
     struct history *history;
     const struct xact_frame *commit;
+    bool partial;
     struct toast_event events[EVENTS_MAX];
     size_t data_at[EVENTS_MAX]; /* of a birth: where its bytes begin in data */
     unsigned n;
@@ -40,9 +42,10 @@ void toast_feed_free(struct toast_feed *t)
     free(t);
 }
 
-void toast_feed_begin(struct toast_feed *t, const struct xact_frame *commit)
+void toast_feed_begin(struct toast_feed *t, const struct xact_frame *commit, bool partial)
 {
     t->commit = commit;
+    t->partial = partial;
     t->n = 0;
     t->nfiles = 0;
     buf_reset(&t->data);
@@ -79,7 +82,7 @@ static void note_file(struct toast_feed *t, const struct change_frame *f)
         if (rel_file_locator_equal(t->files[i - 1].locator, f->locator))
             return;
     t->files = xrealloc(t->files, (t->nfiles + 1) * sizeof *t->files);
-    t->files[t->nfiles++] = (struct new_chunks){f->locator, f->head.lsn};
+    t->files[t->nfiles++] = (struct new_chunks){f->locator, f->head.lsn, f->new_tid};
 }
 
 static enum status add_birth(struct toast_feed *t, Oid owner, const struct change_frame *f,
@@ -132,13 +135,16 @@ enum status toast_feed_truncate(struct toast_feed *t, const struct truncate_fram
     return OK;
 }
 
-/* Where the chunks of a new file begin: those of the old one were written before. */
+/* Where the chunks of a new file begin: those of the old one were written before. Of a transaction
+ * that is read in part, 0 if this is not known: then the file's first chunk, in its first place,
+ * lies before the floor, and so is the reset stored; or there is no chunk to be kept apart. */
 static XLogRecPtr new_file_lsn(const struct toast_feed *t, struct rel_file_locator locator)
 {
     for (size_t i = 0; i < t->nfiles; i++)
         if (rel_file_locator_equal(t->files[i].locator, locator))
-            return t->files[i].first_lsn;
-    return t->commit->head.lsn;
+            return t->partial && t->files[i].first_tid != tid_make(0, 1) ? 0
+                                                                         : t->files[i].first_lsn;
+    return t->partial ? 0 : t->commit->head.lsn;
 }
 
 /* SET TABLESPACE copies the file as it is; a rewrite (VACUUM FULL, CLUSTER) keeps the tablespace or
@@ -160,7 +166,8 @@ static enum status compare(struct toast_feed *t, Oid owner, struct error *err)
         st = add_reset(t, owner, t->commit->head.lsn, err);
     } else if (!rel_file_locator_equal(before->toast_locator, now->toast_locator) &&
                !is_moved(before, now)) {
-        st = add_reset(t, owner, new_file_lsn(t, now->toast_locator), err);
+        XLogRecPtr lsn = new_file_lsn(t, now->toast_locator);
+        st = lsn == 0 ? OK : add_reset(t, owner, lsn, err);
     }
     rel_desc_unref(before);
     rel_desc_unref(now);

@@ -9,6 +9,7 @@ import threading
 import time
 import urllib.request
 
+import psycopg2
 import pytest
 
 from lib import parity, paths
@@ -56,13 +57,14 @@ def metric(daemon, name):
 
 
 def rejects(daemon):
-    return daemon.sql("SELECT table, column, reason, action FROM app.walshadow_rejects FINAL "
+    return daemon.sql("SELECT table, column, reason, action, key, lsn, xid FROM app.walshadow_rejects FINAL "
                       "ORDER BY ALL")
 
 
 def assert_equal(pg, daemon):
     parity.assert_equal(pg, daemon)
-    assert not rejects(daemon)
+    found = rejects(daemon)
+    assert not found, found
 
 
 @pytest.mark.parametrize("major", paths.MAJORS)
@@ -287,7 +289,11 @@ class Writer(threading.Thread):
         try:
             connection = self.pg.connect(autocommit=False)
             while not self.stopping.is_set():
-                self.turn(connection)
+                try:
+                    self.turn(connection)
+                except psycopg2.errors.DeadlockDetected:
+                    connection.rollback()
+                    connection.autocommit = False
             connection.close()
         except Exception as error:  # told by stop()
             self.error = error
