@@ -74,6 +74,10 @@ static void __attribute__((noreturn)) run_child(struct launch *l)
         report_and_exit(l);
     if (o->directory != NULL && chdir(o->directory) != 0)
         report_and_exit(l);
+    if (o->niceness > 0) {
+        int now = nice(o->niceness); /* lowering the own priority is always allowed */
+        (void)now;
+    }
     execvpe(o->argv[0], (char *const *)o->argv, l->env);
     report_and_exit(l);
 }

@@ -20,6 +20,7 @@ struct child_options {
     void (*on_line)(void *ctx, const char *line);
     void *line_ctx;
     int death_signal; /* PR_SET_PDEATHSIG; 0 = none */
+    int niceness;     /* > 0: so much lower a priority than ours */
     int control_fd;   /* > 2: the child finds the control pipe's read end there; 0 = none */
 };
 

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/queue.h"
 #include "shadow/paths.h"
+#include "shadow/priority.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -169,6 +170,7 @@ static int start_postgres(struct shadow_cluster *c, struct child *child, struct 
                                           .environ = env,
                                           .log_prefix = "shadow",
                                           .death_signal = SIGINT,
+                                          .niceness = SHADOW_NICENESS,
                                           .on_line = on_line,
                                           .line_ctx = c};
     enum status st = child_start(child, &options, err);

@@ -1,7 +1,8 @@
 /* The shadow: a standby PostgreSQL that replays catalog WAL from our walsender.
  *
  * A supervisor thread of the cluster starts postgres, watches it and starts it again with backoff
- * when it ends unasked. All other functions may be called from any thread. */
+ * when it ends unasked. It runs at a lower priority than ours. All other functions may be called
+ * from any thread. */
 #pragma once
 #include "base/error.h"
 #include "pg/pg.h"

@@ -17,11 +17,14 @@
 #define DEFAULT_CONNECTIONS 8
 
 /* Only we ourselves: the WAL holds catalog data, and a stranger's status replies would count. */
-static bool peer_is_us(int fd)
+static bool peer_is_us(int fd, pid_t *ret_pid)
 {
     struct ucred peer;
     socklen_t len = sizeof peer;
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 && peer.uid == geteuid();
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) != 0 || peer.uid != geteuid())
+        return false;
+    *ret_pid = peer.pid;
+    return true;
 }
 
 static void conn_free(struct walsender_conn *c)
@@ -62,7 +65,8 @@ static void free_list(struct walsender_conn *c)
 static void admit(struct shadow_walsender *ws, struct stream *s)
 {
     int second = dup(s->fd);
-    if (!peer_is_us(s->fd) || second < 0) {
+    pid_t peer = 0;
+    if (!peer_is_us(s->fd, &peer) || second < 0) {
         log_warn("msg=\"connection to the walsender refused: not our user\"");
         if (second >= 0)
             close(second);
@@ -71,6 +75,7 @@ static void admit(struct shadow_walsender *ws, struct stream *s)
     }
     struct walsender_conn *c = xcalloc(1, sizeof *c);
     c->ws = ws;
+    c->peer = peer;
     stream_init(&c->out, s->fd, "standby");
     stream_init(&c->in, second, "standby");
     pthread_mutex_lock(&ws->lock);

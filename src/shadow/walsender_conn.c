@@ -4,6 +4,7 @@
 #include "base/cursor.h"
 #include "base/log.h"
 #include "base/queue.h"
+#include "shadow/priority.h"
 #include "shadow/walsender_query.h"
 #include "shadow/wire.h"
 #include "wal/archive.h"
@@ -66,8 +67,11 @@ static enum status standby_message(struct walsender_conn *c, const struct buf *b
 static enum status receive_all(struct walsender_conn *c, struct error *err)
 {
     CLEANUP_BUF struct buf body = {0};
+    enum priority_step lowered = PRIORITY_WALRECEIVER;
     for (;;) {
         char type;
+        if (lowered != PRIORITY_DONE)
+            shadow_priority_lower(c->peer, &lowered);
         TRY(wire_read_message(&c->in, STREAM_NO_DEADLINE, &type, &body, err));
         switch (type) {
         case 'd':

@@ -31,6 +31,7 @@ struct walsender_conn {
     struct walsender_conn *next;
     struct shadow_walsender *ws;
     pthread_t thread;
+    pid_t peer;
     bool finished;        /* its thread is about to return; ws->lock */
     struct stream out;    /* the sender's; reads commands while nothing streams */
     struct stream in;     /* the receiver's, the same socket */
