@@ -12,7 +12,7 @@
 
 #define BATCH_BYTES ((size_t)256 << 10)
 #define BATCH_AGE_NS 20000000u /* rows of a source that is never idle wait no longer for more */
-#define FLUSH_GAP_NS 4000000u /* handing rows on wakes several threads: not for every commit */
+#define FLUSH_GAP_NS 4000000u  /* handing rows on wakes several threads: not for every commit */
 #define BACKOFF_FIRST_MS 100u
 #define BACKOFF_MAX_MS 10000u
 #define IDLE_WAIT_NS 1000000000u
