@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "daemon/resync.h"
 #include "daemon/state.h"
 #include "pg/control_file.h"
 
@@ -203,7 +204,7 @@ static enum status trim_toast(struct daemon *d, struct error *err)
 {
     struct toast_stats stats;
     if (d->manifest.load.state == MANIFEST_LOAD_COMPLETE)
-        TRY(toast_store_reclaim(d->toast, d->floor, err));
+        TRY(toast_store_reclaim(d->toast, MIN(d->floor, daemon_resync_seeds(d)), err));
     TRY(toast_store_stats(d->toast, &stats, err));
     metric_gauge(METRIC_TOAST_STORE_CHUNKS, (int64_t)stats.chunks);
     metric_gauge(METRIC_TOAST_STORE_BYTES, (int64_t)stats.disk_bytes);

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "daemon/state.h"
 #include "load/copy.h"
+#include "load/copy_chunks.h"
 #include "source/copy.h"
 
 #include <stdlib.h>
@@ -20,8 +21,10 @@ struct copier {
     struct daemon *d;
     pthread_t thread;
     bool started;
-    struct source_sql *sql; /* set, closed and interrupted under the daemon's lock */
-    struct copy *copy;      /* the same */
+    struct source_sql *sql;   /* set, closed and interrupted under the daemon's lock */
+    struct copy *copy;        /* the same */
+    size_t part;              /* that is being copied */
+    _Atomic XLogRecPtr seeds; /* LSN of the seeds that are being put, 0 = none */
 };
 
 struct resync_threads {
@@ -215,27 +218,6 @@ static enum status begin_snapshot(struct copier *c, const struct resync *s, XLog
     return same ? OK : error_set(err, ERR_RETRY, "the table changed since the copy was opened");
 }
 
-static enum status copy_part(struct copier *c, const struct resync *s, size_t part,
-                             struct error *err)
-{
-    CLEANUP_BUF struct buf sql = {0};
-    struct source_copy *in = NULL;
-    const uint8_t *data;
-    size_t len;
-    copy_sql(c->copy, part, &sql);
-    TRY(source_copy_begin(c->sql, buf_cstr(&sql), &in, err));
-    enum status st = OK;
-    do {
-        st = source_copy_next(in, &data, &len, err);
-        if (st == OK && data != NULL)
-            st = copy_put(c->copy, part, data, len, err);
-        if (st == OK)
-            st = check_going(c, s, err);
-    } while (st == OK && data != NULL);
-    source_copy_end(in);
-    return st == OK ? copy_part_end(c->copy, part, err) : st;
-}
-
 static enum status wait_stream(struct copier *c, const struct resync *s, XLogRecPtr lsn,
                                struct error *err)
 {
@@ -244,6 +226,97 @@ static enum status wait_stream(struct copier *c, const struct resync *s, XLogRec
         TRY(daemon_pause(c->d, POLL_MS, err));
     }
     return OK;
+}
+
+typedef enum status (*message_fn)(void *ctx, const uint8_t *data, size_t len, struct error *err);
+
+static enum status copy_messages(struct copier *c, const struct resync *s, const char *sql,
+                                 message_fn fn, void *ctx, struct error *err)
+{
+    struct source_copy *in = NULL;
+    const uint8_t *data;
+    size_t len;
+    TRY(source_copy_begin(c->sql, sql, &in, err));
+    enum status st = OK;
+    do {
+        st = source_copy_next(in, &data, &len, err);
+        if (st == OK && data != NULL)
+            st = fn(ctx, data, len, err);
+        if (st == OK)
+            st = check_going(c, s, err);
+    } while (st == OK && data != NULL);
+    source_copy_end(in);
+    return st;
+}
+
+static enum status chunk_message(void *ctx, const uint8_t *data, size_t len, struct error *err)
+{
+    return copy_chunks_put(ctx, data, len, err);
+}
+
+/* The chunks of one part, as the transaction sees them. */
+static enum status seed_part(struct copier *c, const struct resync *s, const struct rel_desc *part,
+                             struct error *err)
+{
+    CLEANUP_FREE char *ask =
+        xasprintf("SELECT relname FROM pg_catalog.pg_class WHERE oid = %u", part->toast_oid);
+    CLEANUP_BUF struct buf sql = {0};
+    struct sql_result *r = NULL;
+    struct copy_chunks *chunks = NULL;
+    TRY(source_sql_exec(c->sql, ask, 0, NULL, &r, err));
+    if (sql_result_rows(r) == 1)
+        copy_chunks_sql(sql_result_get(r, 0, 0), &sql);
+    sql_result_free(r);
+    if (sql.len == 0)
+        return error_set(err, ERR_RETRY, "its TOAST table is gone at the source");
+    TRY(copy_chunks_new(c->d->toast, part->oid, s->lsn, &chunks, err));
+    enum status st = copy_messages(c, s, buf_cstr(&sql), chunk_message, chunks, err);
+    if (st == OK)
+        st = copy_chunks_end(chunks, err);
+    copy_chunks_free(chunks);
+    return st;
+}
+
+/* The chunk store gets what it does not have of values out of line, before any row may need them.
+ */
+static enum status seed_chunks(struct copier *c, struct resync *s, struct error *err)
+{
+    XLogRecPtr lsn;
+    bool any = false;
+    for (size_t i = 0; i < s->nparts; i++)
+        any = any || s->parts[i]->toast_oid != InvalidOid;
+    if (!any || c->d->config->toast.mode == TOAST_DISABLED || atomic_load(&s->table->chunks_known))
+        return OK;
+    atomic_store(&c->seeds, 1); /* nothing is reclaimed until their LSN is known */
+    TRY(resync_open_chunks(s, err));
+    atomic_store(&c->seeds, s->lsn);
+    TRY(begin_snapshot(c, s, &lsn, err));
+    for (size_t i = 0; i < s->nparts; i++)
+        if (s->parts[i]->toast_oid != InvalidOid)
+            TRY(seed_part(c, s, s->parts[i], err));
+    TRY(command(c, "ROLLBACK", err));
+    FAULT_POINT("resync-seeded");
+    TRY(toast_store_sync(c->d->toast, UINT64_MAX, err));
+    TRY(wait_stream(c, s, lsn, err));
+    if (!resync_chunks_known(s))
+        return error_set(err, ERR_RETRY, "the table changed while its chunks were copied");
+    return OK;
+}
+
+static enum status row_message(void *ctx, const uint8_t *data, size_t len, struct error *err)
+{
+    const struct copier *c = ctx;
+    return copy_put(c->copy, c->part, data, len, err);
+}
+
+static enum status copy_part(struct copier *c, const struct resync *s, size_t part,
+                             struct error *err)
+{
+    CLEANUP_BUF struct buf sql = {0};
+    copy_sql(c->copy, part, &sql);
+    c->part = part;
+    TRY(copy_messages(c, s, buf_cstr(&sql), row_message, c, err));
+    return copy_part_end(c->copy, part, err);
 }
 
 /* From the open copy to the exchange. */
@@ -272,6 +345,9 @@ static enum status attempt(struct copier *c, struct resync *s, struct error *err
     TRY(source_sql_open(c->d->config->source.conninfo, APPLICATION_NAME, &sql, err));
     set_sql(c, sql);
     TRY(look(c, s, err));
+    enum status st = seed_chunks(c, s, err);
+    atomic_store(&c->seeds, 0);
+    TRY(st);
     FAULT_POINT("resync-before-open");
     TRY(resync_open(s, err));
     log_info("msg=\"copy of a table begins\" table=%s lsn=" LSN_FMT " opened=" LSN_FMT,
@@ -367,6 +443,18 @@ enum status daemon_resync_start(struct daemon *d, struct error *err)
         r->copiers[i].started = true;
     }
     return OK;
+}
+
+XLogRecPtr daemon_resync_seeds(struct daemon *d)
+{
+    XLogRecPtr lowest = UINT64_MAX;
+    pthread_mutex_lock(&d->lock);
+    for (size_t i = 0; d->resync != NULL && i < COPIERS; i++) {
+        XLogRecPtr lsn = atomic_load(&d->resync->copiers[i].seeds);
+        lowest = lsn != 0 ? MIN(lowest, lsn) : lowest;
+    }
+    pthread_mutex_unlock(&d->lock);
+    return lowest;
 }
 
 void daemon_resync_interrupt(struct daemon *d)

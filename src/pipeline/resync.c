@@ -136,9 +136,9 @@ bool resync_is_current(const struct resync *s)
     return is_shape_at(s, h, atomic_load(&pipeline_reorder(s->pipeline)->read_lsn));
 }
 
-static enum status open_here(struct reorder *r, void *ctx, struct error *err)
+/* What a snapshot taken from now on is compared with. */
+static enum status note_position(struct reorder *r, struct resync *s, struct error *err)
 {
-    struct resync *s = ctx;
     XLogRecPtr p = atomic_load(&r->read_lsn);
     if (p == 0 || p < r->options.skip_until)
         return error_set(err, ERR_RETRY, "the stream is not yet where it was at the last stop");
@@ -146,12 +146,21 @@ static enum status open_here(struct reorder *r, void *ctx, struct error *err)
         return error_set(err, ERR_RETRY, "the stream has not the table's newest shape yet");
     s->opened = p;
     s->lsn = MIN(xact_buffer_oldest_lsn(r->xacts), p) - 1;
-    s->window = xmalloc(sizeof *s->window);
+    if (s->window == NULL)
+        s->window = xmalloc(sizeof *s->window);
     memcpy(s->window, r->commits, sizeof *s->window);
+    free(s->open_xids);
     s->nopen_xids = xact_buffer_xids(r->xacts, &s->open_xids);
     s->changes = atomic_load(&s->table->changes);
-    tables_fresh_attach(r->tables, s->table, s->fresh);
     routes_forget(r->routes);
+    return OK;
+}
+
+static enum status open_here(struct reorder *r, void *ctx, struct error *err)
+{
+    struct resync *s = ctx;
+    TRY(note_position(r, s, err));
+    tables_fresh_attach(r->tables, s->table, s->fresh);
     s->attached = true;
     return OK;
 }
@@ -161,6 +170,24 @@ enum status resync_open(struct resync *s, struct error *err)
     s->nfresh = tables_options_of(tables_of(s))->ndestinations;
     TRY(tables_fresh_make(tables_of(s), s->table, s->desc, &s->fresh, err));
     return pipeline_call(s->pipeline, open_here, s, err);
+}
+
+static enum status open_chunks_here(struct reorder *r, void *ctx, struct error *err)
+{
+    return note_position(r, ctx, err); /* chunks of a table that is live go to the store */
+}
+
+enum status resync_open_chunks(struct resync *s, struct error *err)
+{
+    return pipeline_call(s->pipeline, open_chunks_here, s, err);
+}
+
+bool resync_chunks_known(struct resync *s)
+{
+    if (!resync_is_valid(s))
+        return false;
+    atomic_store(&s->table->chunks_known, true);
+    return resync_is_valid(s); /* a change in between has taken it back, or will be seen */
 }
 
 bool resync_is_valid(const struct resync *s)

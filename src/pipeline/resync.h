@@ -46,6 +46,11 @@ bool resync_is_current(const struct resync *s);
 /* Makes the fresh tables and opens them at P. ERR_RETRY: the stream is not there yet, or the shape
  * is another at P. */
 enum status resync_open(struct resync *s, struct error *err) CHECKED;
+/* Before that, for a table whose chunks the store does not know: from P on it follows them; what
+ * was there before is for a snapshot, as of lsn. Rows are decoded only once it has both. */
+enum status resync_open_chunks(struct resync *s, struct error *err) CHECKED;
+/* The store knows the chunks; false: the table changed meanwhile. */
+bool resync_chunks_known(struct resync *s);
 /* True as long as nothing has made the copy void. */
 bool resync_is_valid(const struct resync *s);
 /* Of a snapshot's running transactions, those that may have committed at or below P: what remains

@@ -144,6 +144,7 @@ static void entry_stop(struct tables *t, struct table_entry *e, const char *reas
     targets_close(e->fresh, t->options.ndestinations);
     pthread_mutex_unlock(&t->lock);
     entry_set(t, e, TABLE_LIFE_STOPPED, reason);
+    atomic_store(&e->chunks_known, false);
     tables_copy_void(e);
 }
 
@@ -151,6 +152,7 @@ static void skip(struct tables *t, struct table_entry *e, const char *reason)
 {
     log_warn("msg=\"table is not replicated\" table=%s reason=%s", LOG_Q(e->name), LOG_Q(reason));
     entry_set(t, e, TABLE_LIFE_SKIPPED, reason);
+    atomic_store(&e->chunks_known, false);
 }
 
 struct found_owner {
@@ -360,6 +362,8 @@ static enum status add(struct tables *t, const struct rel_desc *desc, enum table
         entry_set(t, e, TABLE_LIFE_RESYNCING, reason);
     else if (st == OK && !added.lost)
         entry_set(t, e, TABLE_LIFE_STREAMING, NULL);
+    atomic_store(&e->chunks_known, st == OK && stands == HISTORY_FOLLOWED && added.made > 0 &&
+                                       !added.lost && !added.missing);
     if (st == OK && stands == HISTORY_FOLLOWED)
         st = mark_incomplete(t, e, lsn, &added, err);
     free(added.reason);
@@ -435,6 +439,9 @@ enum status tables_resync(struct tables *t, Oid root_oid, XLogRecPtr lsn, enum r
     log_warn("msg=\"table is copied again\" table=%s lsn=" LSN_FMT " reason=%s", LOG_Q(e->name),
              LSN_ARGS(lsn), LOG_Q(reason));
     metric_add(metric_series_get(METRIC_RESYNCS, cause_names[cause], NULL), 1);
+    /* a stopped or skipped table has lost it already; a rewrite gives chunks new places */
+    if (cause != RESYNC_ASKED && cause != RESYNC_SHAPE && cause != RESYNC_PARTITION)
+        atomic_store(&e->chunks_known, false);
     pthread_mutex_lock(&t->lock);
     if (!keep_target)
         targets_close(e->targets, t->options.ndestinations);

@@ -27,6 +27,7 @@ struct table_entry {
     _Atomic XLogRecPtr covered; /* commits at or below it are in the targets by a copy */
     atomic_uint changes;        /* grows with what makes a copy under way void */
     atomic_bool copying;        /* a copier has taken it */
+    atomic_bool chunks_known;   /* the chunk store has, and follows, its values out of line */
     uint64_t retry_ns;          /* of the copiers, under the registry's lock: not before */
     atomic_ulong copied;        /* rows of the copy under way */
 };
