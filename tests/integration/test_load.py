@@ -4,6 +4,7 @@ import os
 import struct
 import threading
 import time
+import zlib
 
 import pytest
 
@@ -259,6 +260,57 @@ def test_rows_moved_by_an_old_vacuum(source, daemons):
     assert 15 < source.app("SELECT count(*) FROM t WHERE v IS NOT NULL")[0][0] < 45
     source.app("INSERT INTO t VALUES (1000, 'after')")
     parity.assert_equal(source, daemon)
+
+
+@pytest.mark.slow
+def test_many_tables(source, daemons):
+    """1,500 tables, with and without key, some of them empty."""
+    for first in range(0, 1500, 100):
+        source.app("".join(f"CREATE TABLE t{n} (id int {'PRIMARY KEY' if n % 2 else ''}, v text);"
+                           f"INSERT INTO t{n} SELECT i, 'v' || i * {n} FROM generate_series(1, {n % 7}) i;"
+                           for n in range(first, first + 100)))
+    daemon = daemons(source).start()
+    daemon.wait_state("streaming", 600)
+    source.app("".join(f"INSERT INTO t{n} VALUES (-{n}, 'after');" for n in range(0, 1500, 3)))
+    daemon.wait_caught_up()
+    wrong = []
+    for first in range(0, 1500, 100):
+        names = range(first, first + 100)
+        found = daemon.sql(" UNION ALL ".join(
+            f"SELECT {n} n, count(), sum(id), groupBitXor(CRC32(assumeNotNull(v))) FROM app.t{n}" for n in names)
+            + " ORDER BY n")
+        for n, count, total, crc in ([int(x) for x in row] for row in found):
+            rows = [(i, f"v{i * n}") for i in range(1, n % 7 + 1)] + ([(-n, "after")] if n % 3 == 0 else [])
+            want = 0
+            for _, v in rows:
+                want ^= zlib.crc32(v.encode())
+            if (count, total, crc) != (len(rows), sum(i for i, _ in rows), want):
+                wrong.append((n, count, total))
+    assert not wrong
+
+
+@pytest.mark.slow
+def test_three_segments(sources, daemons):
+    """A table of three segment files, under writers from before the load until after it."""
+    pg = sources(15, {"max_wal_size": "8GB"})
+    pg.app("CREATE TABLE wide (id int PRIMARY KEY, v text) WITH (autovacuum_enabled = off);"
+           "INSERT INTO wide SELECT i, repeat(md5(i::text), 40) FROM generate_series(1, 2000000) i")
+    assert pg.app("SELECT pg_relation_size('wide') > 2::int8 << 30") == [(True,)]
+    script = os.path.join(pg.base, "script.sql")
+    with open(script, "w") as f:
+        f.write("\\set i random(1, 2000000)\nUPDATE wide SET v = 'changed' WHERE id = :i;\n"
+                "DELETE FROM wide WHERE id = :i + 1;\n")
+    writers = pg.pgbench(clients=2, script=script)
+    daemon = daemons(pg).start()
+    daemon.wait_state("streaming", 600)
+    writers.stop()
+    daemon.wait_caught_up(300)
+    rows = pg.app("SELECT count(*), sum(id), count(*) FILTER (WHERE v = 'changed'),"
+                  " sum(id) FILTER (WHERE v = 'changed') FROM wide")[0]
+    found = daemon.sql("SELECT count(), sum(id), countIf(v = 'changed'), sumIf(id, v = 'changed'),"
+                       " countIf(v != 'changed' AND v != repeat(lower(hex(MD5(toString(id)))), 40)) FROM app.wide")
+    assert [int(x) for x in found[0]] == [int(x) for x in rows] + [0]
+    assert int(rows[2]) > 100
 
 
 def test_tablespaces(source, daemons):

@@ -37,9 +37,10 @@ TABLES = ("keyed", "indexed", "loose", "parts")
 class Session(threading.Thread):
     """One of eight sessions: transactions of random operations, some undone, some prepared."""
 
-    def __init__(self, pg, seed, lane):
+    def __init__(self, pg, seed, lane, rewrites=False):
         super().__init__(daemon=True)
         self.pg, self.lane = pg, lane
+        self.rewrites = rewrites
         self.rng = random.Random(seed * 100 + lane)
         self.ending = threading.Event()
         self.error = None
@@ -93,7 +94,8 @@ class Session(threading.Thread):
             else:
                 connection.commit()
                 self.counts["commit"] += 1
-        except (psycopg2.errors.LockNotAvailable, psycopg2.errors.DeadlockDetected):
+        except (psycopg2.errors.LockNotAvailable, psycopg2.errors.DeadlockDetected,
+                psycopg2.errors.SerializationFailure):  # a row that moved to another partition
             connection.rollback()
             self.counts["refused"] += 1
 
@@ -166,19 +168,22 @@ class Session(threading.Thread):
             cursor.execute(change.format(table), (self.rng.randrange(key - 40, key + 1),))
 
     def replace(self, cursor):
-        """Files that come and go: TRUNCATE, COPY FREEZE, CREATE and DROP."""
+        """Files that come and go: TRUNCATE, COPY FREEZE, CREATE and DROP; perhaps rewrites."""
         lines = "".join(f"{self.new()}\tline\n" for _ in range(self.rng.randrange(1, 400)))
-        kind = self.rng.randrange(3)
+        kind = self.rng.randrange(4 if self.rewrites else 3)
         if kind == 0:
             cursor.execute("TRUNCATE emptied")
             cursor.copy_expert("COPY emptied FROM STDIN", io.StringIO(lines))
         elif kind == 1:
             cursor.execute("TRUNCATE frozen")
             cursor.copy_expert("COPY frozen FROM STDIN (FREEZE)", io.StringIO(lines))
-        else:
+        elif kind == 2:
             cursor.execute("DROP TABLE IF EXISTS passing; CREATE TABLE passing (id int, v text);"
                            "CREATE TEMP TABLE gone ON COMMIT DROP AS SELECT 1")
             cursor.copy_expert("COPY passing FROM STDIN", io.StringIO(lines))
+        else:
+            table = self.rng.choice(("emptied", "frozen"))
+            cursor.execute(f"ALTER TABLE {table} ALTER v TYPE text USING upper(v)")
 
     def vacuum(self, connection):
         connection.autocommit = True
@@ -215,13 +220,13 @@ def end_long(pg, transactions):
     pg.app("COMMIT PREPARED 'long'")
 
 
-def one_round(pg, daemon, seed, before, after):
+def one_round(pg, daemon, seed, before, after, rewrites=False):
     """Writers, the load, and the comparison; nothing may be stopped."""
     pg.app(SCHEMA)
     pg.app("INSERT INTO filler SELECT i, repeat(md5(i::text), 20) FROM generate_series(1, 15000) i")
     for table in TABLES:
         pg.app(f"INSERT INTO {table} SELECT i, i % 1000, md5(i::text) FROM generate_series(1, {ROWS}) i")
-    sessions = [Session(pg, seed, lane) for lane in range(8)]
+    sessions = [Session(pg, seed, lane, rewrites) for lane in range(8)]
     transactions = long_transactions(pg)
     for session in sessions:
         session.start()
@@ -264,7 +269,7 @@ def test_load_torture_rounds(sources, daemons, major):
         pg = sources(major, {"max_prepared_transactions": "40"})
         config = {"memory": {"xact_buffer_max": "64KiB"}} if seed % 2 else None
         daemon = daemons(pg, config=config)
-        one_round(pg, daemon, seed, before=1 + seed % 3, after=1 + seed % 2)
+        one_round(pg, daemon, seed, before=1 + seed % 3, after=1 + seed % 2, rewrites=seed % 3 == 0)
         daemon.stop()
         pg.close()
 
