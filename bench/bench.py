@@ -1,6 +1,7 @@
 """The procedures behind script/bench; what each measures is in bench/README.md."""
 
 import argparse
+import datetime
 import json
 import logging
 import os
@@ -67,6 +68,15 @@ def timed(argv, **kwargs):
 def best(function, times):
     """The run with the least wall time: noise only adds."""
     return min((function() for _ in range(times)), key=lambda r: r[0])
+
+
+def log_seconds(text, first, last):
+    """Between two messages of a daemon's log."""
+    times = []
+    for message in (first, last):
+        stamp = re.search(rf'^ts=(\S+)Z level=info msg="{message}"', text, re.M).group(1)
+        times.append(datetime.datetime.fromisoformat(stamp).timestamp())
+    return times[1] - times[0]
 
 
 def fill_narrow(pg, rows, per_commit=1000):
@@ -241,9 +251,18 @@ class Bench:
     # -- backup -----------------------------------------------------------------------------
 
     def backup(self):
+        """Rows of 1 kB, and pgbench's, whose walk is mostly rows, not bytes."""
+        rows = 250_000 if self.quick else 1_900_000
+        self.backup_of("1kb", 1.5, lambda pg: pg.app(
+            "CREATE TABLE wide (id int, v text); INSERT INTO wide SELECT i, repeat(md5(i::text), 31) "
+            f"FROM generate_series(1, {rows}) i; VACUUM FREEZE wide"))
+        self.backup_of("pgbench", 4, lambda pg: pg.pgbench_init(15 if self.quick else 135))
+
+    def backup_of(self, name, aim, fill):
+        limits = {"resident_payload_max": "128MiB", "inline_value_max": "16MiB"}
         with Postgres(15, {"max_wal_size": "8GB"}) as pg:
             pg.create_app()
-            pg.pgbench_init(10 if self.quick else 50)
+            fill(pg)
             pg.sql("CHECKPOINT")
             size = pg.sql("SELECT sum(pg_database_size(oid)) FROM pg_database")[0][0]
 
@@ -257,15 +276,19 @@ class Bench:
 
             basebackup()
             yard = best(basebackup, 3)[0]
-            with Daemon(pg, "null:") as daemon:
+            with Daemon(pg, "null:", {"memory": limits}) as daemon:
                 daemon.start()
                 daemon.wait_status(lambda s: s["state"] == "bootstrapping", 60)
                 started = time.monotonic()
                 status = daemon.wait_state("streaming", 900)
                 ours = time.monotonic() - started
+                walk = log_seconds(daemon.log_text(), "load begins", "pages walked")
+                cpu, peak = cpu_seconds(daemon.process.pid), daemon.peak_rss_bytes()
                 daemon.stop()
-        self.record("backup", "printed", True, ratio=ours / yard, mib=float(size) / 2**20,
-                    walshadow_s=ours, pg_basebackup_s=yard, rows=status["bootstrap"]["rows"])
+        good = ours <= aim * yard and peak < 300e6
+        self.record(f"backup_{name}", f"<= {aim:g}, peak < 300 MB", good, ratio=ours / yard,
+                    mib=float(size) / 2**20, walshadow_s=ours, walk_s=walk, cpu_s=cpu, pg_basebackup_s=yard,
+                    peak_mb=peak / 1e6, rows=status["bootstrap"]["rows"])
 
     # -- latency ----------------------------------------------------------------------------
 
