@@ -69,7 +69,7 @@ struct daemon {
     struct load_jobs *load_jobs;
     struct bootstrap *bootstrap; /* what the load's callbacks need */
     struct ack **load_acks;
-    struct resync_threads *resync; /* resync.c */
+    struct resync_threads *resync;   /* resync.c */
     struct source_repl *backup_repl; /* interrupted at a stop */
     XLogRecPtr floor;
     uint64_t load_started_ns;

@@ -61,6 +61,11 @@ static void test_identify(void **state)
     assert_int_equal(id.major, atoi(text) / 10000);
     assert_ok(source_repl_segment_bytes(r, &bytes, &err));
     assert_int_equal(bytes, 1 << 20);
+    int64_t timeout_ms = -1;
+    assert_ok(source_repl_sender_timeout(r, &timeout_ms, &err));
+    live_sql(&server, text, sizeof text,
+             "SELECT setting FROM pg_settings WHERE name = 'wal_sender_timeout'"); /* in ms */
+    assert_int_equal(timeout_ms, atoll(text));
     source_repl_close(r);
 }
 
@@ -151,6 +156,11 @@ static void test_stream(void **state)
     assert_ok(source_sql_slot_info(s, "ws_stream", &info, &err));
     assert_int_equal(info.restart_lsn, end);
     assert_int_equal(info.active_pid, source_repl_backend_pid(r));
+    char text[64];
+    live_sql(&server, text, sizeof text,
+             "SELECT application_name FROM pg_stat_replication WHERE reply_time IS NOT NULL");
+    assert_string_equal(info.holder, text);
+    assert_true(info.holder_reply_us > 0);
     assert_int_equal(source_repl_status(r, next, start, start, false, &err), ERR_BUG);
     /* a second one is told who holds the slot */
     struct source_repl *other = open_repl();
