@@ -14,6 +14,7 @@
 #define FLAG_HAS_MISSING 4u
 #define FLAG_MISSING_KNOWN 8u
 #define FLAG_TYPE_NAME 16u
+#define FLAG_MISSING_TEXT 32u
 
 struct rel_desc *rel_desc_new(unsigned natts)
 {
@@ -33,9 +34,10 @@ void rel_desc_seal(struct rel_desc *d)
     tuple_shape_free(d->shape);
     d->shape = tuple_shape_new(atts, d->natts);
     free(atts);
-    for (unsigned i = 0; i < d->natts; i++)
-        d->atts[i].types =
-            type_closure_find(d->types, d->atts[i].base_typid) != NULL ? d->types : NULL;
+    for (unsigned i = 0; i < d->natts; i++) {
+        const struct type_desc *t = type_closure_find(d->types, d->atts[i].base_typid);
+        d->atts[i].types = t != NULL && t->kind != TYPE_DESC_BASE ? d->types : NULL;
+    }
 }
 
 struct rel_desc *rel_desc_ref(struct rel_desc *d)
@@ -60,8 +62,8 @@ void rel_desc_unref(struct rel_desc *d)
 
 static bool missing_equal(const struct att_desc *a, const struct att_desc *b)
 {
-    return a->has_missing == b->has_missing && a->missing_len == b->missing_len &&
-           (a->missing == NULL) == (b->missing == NULL) &&
+    return a->has_missing == b->has_missing && a->missing_is_text == b->missing_is_text &&
+           a->missing_len == b->missing_len && (a->missing == NULL) == (b->missing == NULL) &&
            (a->missing_len == 0 || memcmp(a->missing, b->missing, a->missing_len) == 0);
 }
 
@@ -118,10 +120,10 @@ static void put_locator(struct buf *out, struct rel_file_locator l)
 
 static void write_att(const struct att_desc *a, struct buf *out)
 {
-    unsigned flags = (a->dropped ? FLAG_DROPPED : 0) | (a->not_null ? FLAG_NOT_NULL : 0) |
-                     (a->has_missing ? FLAG_HAS_MISSING : 0) |
-                     (a->missing != NULL ? FLAG_MISSING_KNOWN : 0) |
-                     (a->type_name != NULL ? FLAG_TYPE_NAME : 0);
+    unsigned flags =
+        (a->dropped ? FLAG_DROPPED : 0) | (a->not_null ? FLAG_NOT_NULL : 0) |
+        (a->has_missing ? FLAG_HAS_MISSING : 0) | (a->missing != NULL ? FLAG_MISSING_KNOWN : 0) |
+        (a->type_name != NULL ? FLAG_TYPE_NAME : 0) | (a->missing_is_text ? FLAG_MISSING_TEXT : 0);
     buf_put_u8(out, (uint8_t)flags);
     buf_put_u16(out, (uint16_t)a->attnum);
     buf_put_u16(out, (uint16_t)a->attlen);
@@ -212,6 +214,7 @@ static void read_att(struct cursor *c, struct att_desc *a)
     a->dropped = flags & FLAG_DROPPED;
     a->not_null = flags & FLAG_NOT_NULL;
     a->has_missing = flags & FLAG_HAS_MISSING;
+    a->missing_is_text = flags & FLAG_MISSING_TEXT;
     a->attnum = (int16_t)cursor_u16(c);
     a->attlen = (int16_t)cursor_u16(c);
     a->attalign = (char)cursor_u8(c);

@@ -12,8 +12,9 @@ struct att_desc {
     bool dropped;
     bool not_null;    /* no NULL can be there (F7: false while an unvalidated constraint exists) */
     bool has_missing; /* attmissingval: `missing` holds the datum, without varlena header */
-    char typtype;     /* b c d e m p r */
-    char typcategory; /* pg_type.typcategory */
+    bool missing_is_text; /* … or its text form, of a type that no typed target takes */
+    char typtype;         /* b c d e m p r */
+    char typcategory;     /* pg_type.typcategory */
     Oid typid;
     int32_t typmod;
     Oid elem_typid; /* typelem of true arrays, else 0 */

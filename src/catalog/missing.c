@@ -29,6 +29,22 @@ enum {
     T_TIMETZ = 1266,
     T_NUMERIC = 1700,
     T_UUID = 2950,
+    T_XID = 28,
+    T_CID = 29,
+    T_MONEY = 790,
+    T_PG_LSN = 3220,
+    T_XID8 = 5069,
+    T_REGPROC = 24,
+    T_REGPROCEDURE = 2202,
+    T_REGOPER = 2203,
+    T_REGOPERATOR = 2204,
+    T_REGCLASS = 2205,
+    T_REGTYPE = 2206,
+    T_REGCONFIG = 3734,
+    T_REGDICTIONARY = 3769,
+    T_REGNAMESPACE = 4089,
+    T_REGROLE = 4096,
+    T_REGCOLLATION = 4191,
 };
 
 #define NUMERIC_NEG 0x4000
@@ -105,6 +121,19 @@ static bool element_datum(Oid typid, struct cursor *c, struct buf *out)
     case T_OID:
     case T_FLOAT4:
     case T_DATE:
+    case T_XID:
+    case T_CID:
+    case T_REGPROC:
+    case T_REGPROCEDURE:
+    case T_REGOPER:
+    case T_REGOPERATOR:
+    case T_REGCLASS:
+    case T_REGTYPE:
+    case T_REGCONFIG:
+    case T_REGDICTIONARY:
+    case T_REGNAMESPACE:
+    case T_REGROLE:
+    case T_REGCOLLATION:
         swap(c, 4, out);
         return true;
     case T_INT8:
@@ -112,6 +141,9 @@ static bool element_datum(Oid typid, struct cursor *c, struct buf *out)
     case T_TIME:
     case T_TIMESTAMP:
     case T_TIMESTAMPTZ:
+    case T_MONEY:
+    case T_PG_LSN:
+    case T_XID8:
         swap(c, 8, out);
         return true;
     case T_TIMETZ: /* time, zone */
@@ -173,4 +205,24 @@ enum status catalog_missing_datum(Oid base_typid, const uint8_t *array, size_t l
                          element_len);
     }
     return OK;
+}
+
+/* {value} or {"value"}, quotes and backslashes behind a backslash (array_out) */
+bool catalog_missing_text(const char *array, size_t len, struct buf *out)
+{
+    if (len < 2 || array[0] != '{' || array[len - 1] != '}')
+        return false;
+    const char *at = array + 1, *end = array + len - 1;
+    if (at < end && *at == '"') {
+        at++;
+        if (at == end || end[-1] != '"')
+            return false;
+        end--;
+    }
+    for (; at < end; at++) {
+        if (*at == '\\' && ++at == end)
+            return false;
+        buf_put_u8(out, (uint8_t)*at);
+    }
+    return true;
 }

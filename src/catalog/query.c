@@ -38,6 +38,7 @@ enum {
     A_NOT_NULL,
     A_HAS_MISSING,
     A_MISSING,
+    A_MISSING_TEXT,
     A_TYPE,
     A_TYPMOD,
     A_TYPTYPE,
@@ -80,8 +81,11 @@ static const char attributes_sql[] =
     "a.attnotnull AND NOT EXISTS (SELECT FROM pg_catalog.pg_constraint x WHERE x.conrelid = "
     "a.attrelid AND x.contype = 'n' AND NOT x.convalidated AND x.conkey[1] = a.attnum), "
     "a.atthasmissing AND NOT a.attisdropped, "
-    "CASE WHEN a.atthasmissing AND NOT a.attisdropped THEN "
+    "CASE WHEN a.atthasmissing AND NOT a.attisdropped AND coalesce(bt.typtype, t.typtype) = 'b' "
+    "AND "
+    "coalesce(bt.oid, t.oid) < 16384 AND coalesce(bt.typsend, t.typsend) <> 0 THEN "
     "pg_catalog.array_send(a.attmissingval) END, "
+    "CASE WHEN a.atthasmissing AND NOT a.attisdropped THEN a.attmissingval::pg_catalog.text END, "
     "a.atttypid, coalesce(b.typmod, a.atttypmod), t.typtype, coalesce(bt.typcategory, "
     "t.typcategory), "
     "CASE WHEN coalesce(bt.typlen, t.typlen) = -1 AND coalesce(bt.typsubscript, t.typsubscript) = "
@@ -101,6 +105,15 @@ static const char attributes_sql[] =
     "WHERE y.typtype <> 'd') b ON t.typtype = 'd' "
     "LEFT JOIN pg_catalog.pg_type bt ON bt.oid = b.oid "
     "WHERE a.attnum > 0 AND c.relkind IN ('r', 'p', 'm', 't') AND c.relpersistence <> 't' AND ";
+
+/* Missing values in the text form of contract: for the transaction. */
+#define SETTINGS_COLUMNS 6
+static const char settings_sql[] = "SELECT pg_catalog.set_config('DateStyle', 'ISO, MDY', true), "
+                                   "pg_catalog.set_config('IntervalStyle', 'postgres', true), "
+                                   "pg_catalog.set_config('TimeZone', 'UTC', true), "
+                                   "pg_catalog.set_config('extra_float_digits', '1', true), "
+                                   "pg_catalog.set_config('bytea_output', 'hex', true), "
+                                   "pg_catalog.set_config('lc_monetary', 'C', true)";
 
 static enum status failed(PGconn *conn, const PGresult *result, const char *what, struct error *err)
 {
@@ -240,19 +253,24 @@ static enum status fill_missing(struct att_desc *a, const PGresult *r, int row, 
     CLEANUP_BUF struct buf array = {0};
     CLEANUP_BUF struct buf datum = {0};
     bool known = false;
-    a->has_missing = bool_at(r, row, A_HAS_MISSING) && !PQgetisnull(r, row, A_MISSING);
+    a->has_missing = bool_at(r, row, A_HAS_MISSING) && !PQgetisnull(r, row, A_MISSING_TEXT);
     if (!a->has_missing)
         return OK;
-    if (!unhex(text(r, row, A_MISSING), (size_t)PQgetlength(r, row, A_MISSING), &array))
+    bool binary = !PQgetisnull(r, row, A_MISSING);
+    if (binary && !unhex(text(r, row, A_MISSING), (size_t)PQgetlength(r, row, A_MISSING), &array))
         return error_set(err, ERR_DATA, "attmissingval of column %s is not bytea in hex form",
                          a->name);
-    TRY(catalog_missing_datum(a->base_typid, array.data, array.len, &datum, &known, err));
-    if (known) {
-        a->missing = xmalloc(datum.len);
-        a->missing_len = (uint32_t)datum.len;
-        if (datum.len > 0)
-            memcpy(a->missing, datum.data, datum.len);
-    }
+    if (binary)
+        TRY(catalog_missing_datum(a->base_typid, array.data, array.len, &datum, &known, err));
+    a->missing_is_text = !known;
+    if (!known && !catalog_missing_text(text(r, row, A_MISSING_TEXT),
+                                        (size_t)PQgetlength(r, row, A_MISSING_TEXT), &datum))
+        return error_set(err, ERR_DATA, "attmissingval of column %s is not the text of an array",
+                         a->name);
+    a->missing = xmalloc(datum.len);
+    a->missing_len = (uint32_t)datum.len;
+    if (datum.len > 0)
+        memcpy(a->missing, datum.data, datum.len);
     return OK;
 }
 
@@ -337,7 +355,9 @@ static enum status read_both(PGconn *conn, const char *list, struct rel_desc ***
     CLEANUP_FREE char *rels_sql = xasprintf("%s%s ORDER BY c.oid", relations_sql, which);
     CLEANUP_FREE char *atts_sql =
         xasprintf("%s%s ORDER BY a.attrelid, a.attnum", attributes_sql, which);
-    PGresult *rels = NULL, *atts = NULL;
+    PGresult *rels = NULL, *atts = NULL, *settings = NULL;
+    TRY(catalog_query_run(conn, settings_sql, NULL, "settings", SETTINGS_COLUMNS, &settings, err));
+    PQclear(settings);
     enum status st = catalog_query_run(conn, rels_sql, list, "pg_class", R_COLUMNS, &rels, err);
     if (st == OK)
         st = catalog_query_run(conn, atts_sql, list, "pg_attribute", A_COLUMNS, &atts, err);

@@ -20,8 +20,8 @@
  * Domains: type_name names the domain; base_typid, elem_typid, typcategory and typmod are those of
  * the base type. missing holds the datum as a heap tuple has it, for bool, "char", int2/4/8, oid,
  * float4/8, numeric, text, varchar, bpchar, name, bytea, json, date, time, timetz, timestamp,
- * timestamptz, interval and uuid (and domains over them); for any other type has_missing is set and
- * missing is NULL: the value exists but is not known. */
+ * timestamptz, interval, uuid, money, pg_lsn, xid, cid, xid8 and reg* (and domains over them); for
+ * any other type it is the text form, and missing_is_text is set. */
 enum status catalog_query_read(PGconn *conn, unsigned major, const Oid *oids, size_t noids,
                                struct rel_desc ***ret, size_t *ret_n, struct error *err) CHECKED;
 void catalog_query_free(struct rel_desc **descs, size_t n); /* drops the references and the array */
@@ -47,6 +47,10 @@ struct catalog_database {
 /* The database the connection is in. */
 enum status catalog_query_database(PGconn *conn, struct catalog_database *ret,
                                    struct error *err) CHECKED;
+
+/* The text form of one attmissingval from the text of its one-element array, appended to out.
+ * False: it is none. */
+bool catalog_missing_text(const char *array, size_t len, struct buf *out);
 
 /* The datum of one attmissingval from array_send's bytes of its one-element array: appends what a
  * heap tuple has (no varlena header) to out. *ret_known is false for types not in the list above.

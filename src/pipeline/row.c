@@ -123,7 +123,7 @@ enum status row_resolve(struct worker *w, const struct route *route, XLogRecPtr 
             *datum = att->has_missing && att->missing != NULL
                          ? (struct datum){.data = att->missing,
                                           .len = att->missing_len,
-                                          .state = DATUM_VALUE}
+                                          .state = att->missing_is_text ? DATUM_TEXT : DATUM_VALUE}
                          : (struct datum){.state = DATUM_NULL};
         } else if (datum->state == DATUM_COMPRESSED) {
             TRY(decompress(datum->data, datum->len, max_bytes, &plain[i], datum, err));

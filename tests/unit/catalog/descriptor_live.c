@@ -132,17 +132,93 @@ static void test_missing_values(void **state)
     rel_desc_unref(d);
 }
 
-static void test_unknown_missing(void **state)
+/* Types whose datum is not made here: their text, as the server prints it. */
+static void test_text_missing(void **state)
 {
+    static const char *const defaults[] = {
+        "jsonb DEFAULT '{\"a\": \"b\\\\\\\"c\", \"n\": [1.50, null]}'",
+        "jsonb DEFAULT '1'",
+        "int[] DEFAULT '{1,NULL,3}'",
+        "text[] DEFAULT ARRAY['x y', '', 'q\"\\', NULL, 'NULL']",
+        "tmood DEFAULT 'very \"glad\"'",
+        "tpair DEFAULT ROW(1, 'a,b')",
+        "int4range DEFAULT '[1,5)'",
+        "interval[] DEFAULT '{1 day -00:00:01}'",
+        "inet DEFAULT '1.2.3.4'",
+        "varbit DEFAULT '101'",
+        "point DEFAULT '(1,-0.1)'",
+        "aclitem DEFAULT 'postgres=r/postgres'",
+    };
+    char sql[400], want[200];
     NEED_SERVER();
     (void)state;
+    run("CREATE TYPE tmood AS ENUM ('sad', 'very \"glad\"')");
+    run("CREATE TYPE tpair AS (a int, b text)");
     run("CREATE TABLE um (id int)");
     run("INSERT INTO um VALUES (1)");
-    run("ALTER TABLE um ADD COLUMN j jsonb DEFAULT '{}', ADD COLUMN a int[] DEFAULT '{1}'");
+    for (size_t i = 0; i < LENGTH(defaults); i++) {
+        snprintf(sql, sizeof sql, "ALTER TABLE um ADD COLUMN c%zu %s", i, defaults[i]);
+        run(sql);
+    }
     struct rel_desc *d = read_one("um");
-    assert_true(d->atts[1].has_missing && d->atts[1].missing == NULL);
-    assert_int_equal(d->atts[2].elem_typid, 23);
-    assert_int_equal(d->atts[2].typcategory, 'A');
+    for (size_t i = 0; i < LENGTH(defaults); i++) {
+        const struct att_desc *a = &d->atts[i + 1];
+        snprintf(sql, sizeof sql, "SELECT format('%%s', c%zu) FROM um", i);
+        ask(want, sizeof want, sql);
+        assert_true(a->has_missing && a->missing_is_text);
+        if (a->missing_len != strlen(want) || memcmp(a->missing, want, a->missing_len) != 0)
+            fail_msg("%s: %.*s, the server has %s", defaults[i], (int)a->missing_len,
+                     (char *)a->missing, want);
+    }
+    assert_int_equal(d->atts[3].elem_typid, 23);
+    assert_int_equal(d->atts[3].typcategory, 'A');
+    rel_desc_unref(d);
+}
+
+/* The types of a column's type, whatever their order, each once. */
+static void test_type_closure(void **state)
+{
+    static const char *const wanted[] = {"dmoods", "_vmood", "vmood",     "vpair",         "dnum",
+                                         "_vpair", "int4",   "int4range", "int4multirange"};
+    NEED_SERVER();
+    (void)state;
+    run("CREATE TYPE vmood AS ENUM ('b', 'a')");
+    run("ALTER TYPE vmood ADD VALUE 'first' BEFORE 'b'");
+    run("CREATE DOMAIN dnum AS int");
+    run("CREATE DOMAIN dmoods AS vmood[]");
+    run("CREATE TYPE vpair AS (n dnum, gone text, m dmoods)");
+    run("ALTER TYPE vpair DROP ATTRIBUTE gone");
+    run("CREATE TABLE vt (id int, ps vpair[], m int4multirange, v int2vector, t text)");
+    struct rel_desc *d = read_one("vt");
+    assert_non_null(d->types);
+    assert_int_equal(d->types->n, LENGTH(wanted));
+    for (size_t i = 0; i < LENGTH(wanted); i++) {
+        bool found = false;
+        for (unsigned t = 0; t < d->types->n; t++)
+            found = found || strcmp(d->types->types[t].name, wanted[i]) == 0;
+        if (!found)
+            fail_msg("no %s", wanted[i]);
+    }
+    for (unsigned t = 0; t < d->types->n; t++) {
+        const struct type_desc *desc = &d->types->types[t];
+        assert_true(t == 0 || desc[-1].oid < desc->oid);
+        if (strcmp(desc->name, "vmood") == 0) {
+            assert_int_equal(desc->kind, TYPE_DESC_ENUM);
+            assert_int_equal(desc->nlabels, 3);
+        } else if (strcmp(desc->name, "vpair") == 0) {
+            assert_int_equal(desc->kind, TYPE_DESC_COMPOSITE);
+            assert_int_equal(desc->natts, 3);
+            assert_true(desc->atts[1].dropped && !desc->atts[2].dropped);
+            assert_true(type_closure_has_rows_of(d->types, desc->relid));
+        }
+    }
+    assert_ptr_equal(d->atts[1].types, d->types);
+    assert_null(d->atts[0].types);
+    assert_null(d->atts[3].types);
+    assert_null(d->atts[4].types);
+    rel_desc_unref(d);
+    d = read_one("um");
+    assert_non_null(d);
     rel_desc_unref(d);
 }
 
@@ -354,10 +430,15 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_missing_values), cmocka_unit_test(test_unknown_missing),
-        cmocka_unit_test(test_keys),           cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_what_changes),   cmocka_unit_test(test_read_all),
-        cmocka_unit_test(test_filenodes),      cmocka_unit_test(test_broken_connection),
+        cmocka_unit_test(test_missing_values),
+        cmocka_unit_test(test_text_missing),
+        cmocka_unit_test(test_type_closure),
+        cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_what_changes),
+        cmocka_unit_test(test_read_all),
+        cmocka_unit_test(test_filenodes),
+        cmocka_unit_test(test_broken_connection),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
