@@ -235,6 +235,7 @@ enum status daemon_stream_start(struct daemon *d, struct error *err)
         .filenodes_path = d->paths.filenodes,
         .records = {.changes_from = d->manifest.load.start_lsn,
                     .load_xid = (TransactionId)d->manifest.load.next_xid,
+                    .history = d->history,
                     .is_statistics = daemon_is_statistics,
                     .boundary = hold,
                     .ctx = d},

@@ -98,6 +98,23 @@ static enum status void_copy(const struct boundary *b, const struct rel_desc *d)
     return OK;
 }
 
+/* New labels of an enum: a target that can print them. Anything else shows in old rows as well. */
+static enum status types_changed(const struct boundary *b, const struct rel_desc *before,
+                                 const struct rel_desc *now, struct error *err)
+{
+    const char *reason = type_closure_text_change(before->types, now->types);
+    struct table_entry *e = tables_find(b->r->tables, root_of(now));
+    if (reason != NULL)
+        return again(b, now, RESYNC_SHAPE, reason, err);
+    if (e == NULL)
+        return OK;
+    if (e->fresh != NULL || atomic_load(&e->life) == TABLE_LIFE_RESYNCING)
+        return again(b, now, RESYNC_SHAPE, "an enum got a value while the table was copied", err);
+    if (atomic_load(&e->life) != TABLE_LIFE_STREAMING)
+        return OK;
+    return tables_add(b->r->tables, now, TABLES_KEEP, b->commit->end, err);
+}
+
 static enum status shape_changed(const struct boundary *b, const struct rel_desc *before,
                                  const struct rel_desc *now, struct error *err)
 {
@@ -120,8 +137,10 @@ static enum status shape_changed(const struct boundary *b, const struct rel_desc
 static enum status relation_changed(const struct boundary *b, const struct rel_desc *before,
                                     const struct rel_desc *now, struct error *err)
 {
-    if (!rel_desc_equal(before, now, false))
+    if (!rel_desc_equal_but_types(before, now))
         return shape_changed(b, before, now, err);
+    if (!type_closure_equal(before->types, now->types))
+        TRY(types_changed(b, before, now, err));
     if (rel_file_locator_equal(before->locator, now->locator))
         return OK;
     if (began_before_load(b))

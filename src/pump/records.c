@@ -2,6 +2,7 @@
 #include "pg/standby_record.h"
 #include "pg/storage_record.h"
 #include "pg/xlog_record.h"
+#include "pump/dependents.h"
 
 #include <stdlib.h>
 #include <uthash.h>
@@ -205,9 +206,17 @@ static bool is_namespace_cache(unsigned major, uint8_t id)
     return id == by_oid || id + 1 == by_oid;
 }
 
-/* The relations whose relation cache entry the commit invalidates, once each, into r->oids. */
+/* ENUMOID, ENUMTYPOIDNAME: the same in 15 to 18 (F5) */
+static bool is_enum_cache(uint8_t id)
+{
+    return id == 23 || id == 24;
+}
+
+/* The relations whose relation cache entry the commit invalidates, and those whose columns' types
+ * it changes, once each, into r->oids. */
 static void changed_relations(struct records *r, const struct xact_record *x, bool *ret_all)
 {
+    bool enums = false;
     *ret_all = false;
     buf_reset(&r->oids);
     for (uint32_t i = 0; i < x->invals.count; i++) {
@@ -216,11 +225,15 @@ static void changed_relations(struct records *r, const struct xact_record *x, bo
             continue;
         if (m.kind == INVAL_CATCACHE && is_namespace_cache(r->options.major, m.cache_id))
             *ret_all = true;
+        if (m.kind == INVAL_CATCACHE && is_enum_cache(m.cache_id))
+            enums = true;
         if (m.kind == INVAL_RELCACHE && m.rel_oid == InvalidOid)
             *ret_all = true;
         if (m.kind == INVAL_RELCACHE && m.rel_oid >= FirstNormalObjectId)
             buf_put_u32(&r->oids, m.rel_oid);
     }
+    if (r->options.history != NULL && !*ret_all)
+        dependents_add(r->options.history, enums, &r->oids);
     Oid *oids = (Oid *)r->oids.data;
     size_t n = r->oids.len / sizeof(Oid), kept = 0;
     if (n > 1)

@@ -9,6 +9,7 @@ struct records_options {
     Oid database;
     XLogRecPtr changes_from; /* row changes before it are in the initial load */
     TransactionId load_xid;  /* catalog writes of older transactions may lie before our start */
+    struct history *history; /* tells which relations use a type; NULL: none does */
     /* True for the filenodes of catalogs that hold statistics only: writing them changes no shape.
      */
     bool (*is_statistics)(void *ctx, struct rel_file_locator locator);
