@@ -26,7 +26,18 @@ enum {
     TYPE_TIMESTAMPTZ = 1184,
     TYPE_NUMERIC = 1700,
     TYPE_UUID = 2950,
+    TYPE_PG_LSN = 3220,
 };
+
+/* reg*: a name as text, an oid at the destination */
+static bool is_reg_type(Oid type)
+{
+    static const Oid types[] = {24, 2202, 2203, 2204, 2205, 2206, 3734, 3769, 4089, 4096, 4191};
+    for (size_t i = 0; i < LENGTH(types); i++)
+        if (types[i] == type)
+            return true;
+    return false;
+}
 
 /* A column of the destination as DESCRIBE gives it. */
 struct engine_column {
@@ -136,6 +147,10 @@ static void typed_expressions(struct verify_column *c, Oid type, const char *v, 
         c->ch = when_set(t, "toDecimalString(", after);
     } else if (!starts(inner, "String")) {
         c->ch = when_set(t, "toString(", ")");
+        if (is_reg_type(type))
+            c->pg = xasprintf("%s::pg_catalog.oid", v);
+        else if (type == TYPE_PG_LSN)
+            c->pg = xasprintf("(%s - '0/0')", v);
     }
     if (c->pg == NULL)
         c->pg = xstrdup(v);
