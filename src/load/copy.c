@@ -45,7 +45,7 @@ struct copy_job {
     uint64_t seqs[];
 };
 
-/* How an attribute travels: as text only if every target of it holds a text form. */
+/* Some target has the attribute; *ret_text: all that do hold its text form. */
 static bool wanted(const struct route *route, uint16_t att, bool *ret_text)
 {
     bool any = false;
@@ -69,13 +69,14 @@ static enum status part_fields(struct copy_part *p, struct error *err)
         bool text;
         if (!wanted(p->route, i, &text))
             continue;
-        if (!text && !copy_value_known(att_typid(att)))
+        bool known = copy_value_known(att_typid(att));
+        if (!text && !known)
             return error_set(err, ERR_CONFIG,
                              "column \"%s\": a value of type %s cannot be copied into its target "
                              "by this version",
                              att->name, att->type_name);
         p->fields[p->nfields++] =
-            (struct copy_field){.att = i, .text = text, .typid = att_typid(att)};
+            (struct copy_field){.att = i, .text = !known, .typid = att_typid(att)};
     }
     return OK;
 }

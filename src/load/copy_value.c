@@ -14,25 +14,9 @@ static uint32_t get32(const uint8_t *at)
     return (uint32_t)get16(at) << 16 | get16(at + 2);
 }
 
-/* Fixed-width types: the widths of their parts, in order. Both sides have the same order. */
-static const struct {
-    Oid typid;
-    uint8_t parts[4]; /* 0 ends */
-} fixed_types[] = {
-    {16, {1}},         /* bool */
-    {18, {1}},         /* "char" */
-    {21, {2}},         /* int2 */
-    {23, {4}},         /* int4 */
-    {20, {8}},         /* int8 */
-    {26, {4}},         /* oid */
-    {700, {4}},        /* float4 */
-    {701, {8}},        /* float8 */
-    {1082, {4}},       /* date */
-    {1083, {8}},       /* time */
-    {1266, {8, 4}},    /* timetz: time, zone */
-    {1114, {8}},       /* timestamp */
-    {1184, {8}},       /* timestamptz */
-    {1186, {8, 4, 4}}, /* interval: time, day, month */
+/* The widths of a fixed-width value's parts, in order, 0 ends; both sides have the same order. */
+struct parts {
+    uint8_t width[4];
 };
 
 #define TYPE_NUMERIC 1700
@@ -45,18 +29,40 @@ static bool is_raw(Oid typid)
     return typid == TYPE_UUID || (family != NULL && family->raw_text);
 }
 
-bool copy_value_known(Oid typid)
+#define TYPE_TIMETZ 1266
+#define TYPE_INTERVAL 1186
+
+/* Numbers, oids, dates and times; false: not one of them. */
+static bool fixed_parts(Oid typid, struct parts *ret)
 {
-    for (size_t i = 0; i < LENGTH(fixed_types); i++)
-        if (fixed_types[i].typid == typid)
-            return true;
-    return typid == TYPE_NUMERIC || is_raw(typid);
+    uint8_t index;
+    const struct type_family *family = type_family_find(typid, &index);
+    if (typid == TYPE_TIMETZ) {
+        *ret = (struct parts){{8, 4}}; /* time, zone */
+    } else if (typid == TYPE_INTERVAL) {
+        *ret = (struct parts){{8, 4, 4}}; /* time, day, month */
+    } else {
+        /* of those that have a typed target all are numbers of that width */
+        if (family == NULL || family->plan == NULL ||
+            (family->attlen != 1 && family->attlen != 2 && family->attlen != 4 &&
+             family->attlen != 8))
+            return false;
+        *ret = (struct parts){{(uint8_t)family->attlen}};
+    }
+    return true;
 }
 
-static bool put_fixed(const uint8_t *parts, const uint8_t *data, uint32_t len, struct buf *room)
+bool copy_value_known(Oid typid)
 {
-    for (unsigned p = 0; p < 4 && parts[p] != 0; p++) {
-        uint8_t n = parts[p];
+    struct parts parts;
+    return typid == TYPE_NUMERIC || is_raw(typid) || fixed_parts(typid, &parts);
+}
+
+static bool put_fixed(const struct parts *parts, const uint8_t *data, uint32_t len,
+                      struct buf *room)
+{
+    for (unsigned p = 0; p < LENGTH(parts->width) && parts->width[p] != 0; p++) {
+        uint8_t n = parts->width[p];
         if (len < n)
             return false;
         uint8_t *to = buf_reserve(room, n);
@@ -95,19 +101,17 @@ enum status copy_value_get(Oid typid, const uint8_t *data, uint32_t len, struct 
                            const uint8_t **ret, uint32_t *ret_len, struct error *err)
 {
     bool sound = false;
-    size_t i = 0;
+    struct parts parts;
     if (is_raw(typid)) {
         *ret = data;
         *ret_len = len;
         return OK;
     }
     buf_reset(room);
-    while (i < LENGTH(fixed_types) && fixed_types[i].typid != typid)
-        i++;
-    if (i < LENGTH(fixed_types))
-        sound = put_fixed(fixed_types[i].parts, data, len, room);
-    else if (typid == TYPE_NUMERIC)
+    if (typid == TYPE_NUMERIC)
         sound = put_numeric(data, len, room);
+    else if (fixed_parts(typid, &parts))
+        sound = put_fixed(&parts, data, len, room);
     if (!sound)
         return error_set(err, ERR_DATA, "%u bytes are no value of type %u in COPY's binary form",
                          len, typid);
