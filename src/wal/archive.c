@@ -22,6 +22,7 @@
 #define SUFFIX_SEALED ".zst"
 #define SUFFIX_ASIDE ".zst.tmp"
 #define SUFFIX_PARTIAL ".partial"
+#define SPARE_NAME "spare"
 #define CHUNK_BYTES ((size_t)256 << 10)
 
 void archive_path(const struct wal_archive *a, XLogRecPtr segment, const char *suffix, char *path,
@@ -52,6 +53,18 @@ static enum status remove_file(const struct wal_archive *a, XLogRecPtr segment, 
     if (unlink(path) != 0 && errno != ENOENT)
         return error_sys(err, ERR_CONFIG, "cannot remove %s", path);
     return OK;
+}
+
+static void spare_path(const struct wal_archive *a, char *path, size_t cap)
+{
+    snprintf(path, cap, "%s/" SPARE_NAME, a->dir);
+}
+
+static void spare_remove(const struct wal_archive *a)
+{
+    char path[PATH_MAX];
+    spare_path(a, path, sizeof path);
+    unlink(path); /* it need not be there, and does no harm */
 }
 
 /* --- opening --------------------------------------------------------------------------------- */
@@ -157,6 +170,7 @@ enum status wal_archive_open(const char *dir, uint64_t segment_bytes, uint32_t t
     pthread_condattr_destroy(&attr);
     pthread_cond_init(&a->seal_wanted, NULL);
     pthread_cond_init(&a->seal_moved, NULL);
+    spare_remove(a); /* of an interrupted run */
     struct found *list = NULL;
     size_t count = 0;
     enum status status = scan_dir(a, &list, &count, err);
@@ -184,6 +198,7 @@ void wal_archive_close(struct wal_archive *a)
     }
     if (a->fd >= 0)
         close(a->fd);
+    spare_remove(a);
     ZSTD_freeCCtx(a->zstd);
     pthread_mutex_destroy(&a->lock);
     pthread_cond_destroy(&a->grown);
@@ -203,11 +218,15 @@ static void broadcast(struct wal_archive *a)
     pthread_mutex_unlock(&a->lock);
 }
 
+/* A file that was sealed is written over: its pages are in memory, where a new file has to be given
+ * every one of them. What it holds beyond the end of what is written is of no meaning. */
 static enum status partial_open(struct wal_archive *a, XLogRecPtr segment, struct error *err)
 {
-    char path[PATH_MAX];
+    char path[PATH_MAX], spare[PATH_MAX];
     archive_path(a, segment, SUFFIX_PARTIAL, path, sizeof path);
-    a->fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    spare_path(a, spare, sizeof spare);
+    bool reuse = atomic_exchange(&a->has_spare, false) && rename(spare, path) == 0;
+    a->fd = open(path, O_RDWR | O_CREAT | (reuse ? 0 : O_TRUNC) | O_CLOEXEC, 0600);
     if (a->fd < 0)
         return error_sys(err, ERR_CONFIG, "cannot create %s", path);
     return OK;
@@ -269,6 +288,21 @@ static enum status seal_write(struct wal_archive *a, XLogRecPtr segment, uint64_
     return file_fsync_dir(a->dir, err);
 }
 
+/* The unfinished form of a sealed segment becomes the spare file, if there is none. Readers that
+ * have it open see by `sealed` that it is no longer theirs (archive_read.c). */
+static enum status partial_retire(struct wal_archive *a, XLogRecPtr segment, struct error *err)
+{
+    char path[PATH_MAX], spare[PATH_MAX];
+    if (atomic_load(&a->has_spare))
+        return remove_file(a, segment, SUFFIX_PARTIAL, err);
+    archive_path(a, segment, SUFFIX_PARTIAL, path, sizeof path);
+    spare_path(a, spare, sizeof spare);
+    if (rename(path, spare) != 0)
+        return error_sys(err, ERR_CONFIG, "cannot rename %s", path);
+    atomic_store(&a->has_spare, true);
+    return OK;
+}
+
 static enum status seal(struct wal_archive *a, XLogRecPtr segment, struct error *err)
 {
     uint64_t bytes;
@@ -278,7 +312,7 @@ static enum status seal(struct wal_archive *a, XLogRecPtr segment, struct error 
     a->sealed = segment + a->segment_bytes;
     pthread_mutex_unlock(&a->lock);
     FAULT_POINT("archive-before-unlink");
-    return remove_file(a, segment, SUFFIX_PARTIAL, err);
+    return partial_retire(a, segment, err);
 }
 
 static void *sealer_main(void *arg)

@@ -13,7 +13,7 @@
 struct wal_archive;
 
 /* Finds the sealed segments of that timeline and drops what an interrupted run left (unfinished
- * segment, files written aside, segments before a gap). dir is created if missing. */
+ * segment, spare file, files written aside, segments before a gap). dir is created if missing. */
 enum status wal_archive_open(const char *dir, uint64_t segment_bytes, uint32_t timeline,
                              struct wal_archive **ret, struct error *err) CHECKED;
 void wal_archive_close(struct wal_archive *a); /* no reader may be left; NULL is fine */
@@ -31,7 +31,7 @@ enum status wal_archive_settle(struct wal_archive *a, struct error *err) CHECKED
 XLogRecPtr wal_archive_written_lsn(const struct wal_archive *a); /* end of what is written */
 XLogRecPtr wal_archive_sealed_lsn(const struct wal_archive *a);  /* end of what is durable */
 XLogRecPtr wal_archive_oldest_lsn(const struct wal_archive *a);  /* start of what is kept */
-uint64_t wal_archive_bytes(const struct wal_archive *a);         /* on disk */
+uint64_t wal_archive_bytes(const struct wal_archive *a);         /* on disk, but for a spare file */
 /* 0 when nothing has ever been written. */
 XLogRecPtr wal_archive_visible_lsn(const struct wal_archive *a); /* MIN(written, limit) */
 

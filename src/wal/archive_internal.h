@@ -32,6 +32,7 @@ struct wal_archive {
 
     _Atomic XLogRecPtr written, sealed, oldest, limit;
     atomic_uint_least64_t sealed_disk_bytes;
+    atomic_bool has_spare; /* a file to write over; set by the sealer, taken by the writer */
     atomic_uint_least64_t generation; /* grows when written bytes are taken back */
 
     /* the writer's own */

@@ -155,6 +155,17 @@ static enum status read_partial(struct wal_archive_cursor *c, XLogRecPtr lsn, ui
     return OK;
 }
 
+/* Was what has just been read from the unfinished form that segment's? Once sealed, its file is
+ * written over by a later segment. The lock, because the reads must not be ordered behind it. */
+static bool still_unfinished(struct wal_archive_cursor *c)
+{
+    struct wal_archive *a = c->a;
+    pthread_mutex_lock(&a->lock);
+    bool is = c->segment >= a->sealed && c->generation == a->generation;
+    pthread_mutex_unlock(&a->lock);
+    return is;
+}
+
 enum status archive_cursor_read(struct wal_archive_cursor *c, XLogRecPtr visible, XLogRecPtr lsn,
                                 void *buf, size_t len, size_t *ret_got, struct error *err)
 {
@@ -170,8 +181,15 @@ enum status archive_cursor_read(struct wal_archive_cursor *c, XLogRecPtr visible
     len = MIN(len, segment + a->segment_bytes - lsn);
     if (c->fd < 0 || c->segment != segment || c->generation != a->generation)
         TRY(file_open(c, segment, err));
-    if (!c->sealed)
-        return read_partial(c, lsn, buf, len, ret_got, err);
+    if (!c->sealed) {
+        TRY(read_partial(c, lsn, buf, len, ret_got, err));
+        if (still_unfinished(c))
+            return OK;
+        *ret_got = 0;
+        TRY(file_open(c, segment, err));
+        if (!c->sealed)
+            return OK; /* taken back meanwhile */
+    }
     TRY(read_sealed(c, lsn, buf, len, err));
     *ret_got = len;
     return OK;

@@ -252,6 +252,27 @@ static void reader_follows(void **state)
     wal_archive_close(a);
 }
 
+/* The file of a sealed segment is written over by a later one: a reader that has it open still gets
+ * what belongs to its position. */
+static void reader_of_a_reused_file(void **state)
+{
+    (void)state;
+    struct wal_archive *a = open_archive();
+    write_range(a, START, START + 1000, 0);
+    struct wal_archive_cursor *c = wal_archive_cursor_new(a);
+    check_range(a, c, START, START + 500, 0);
+    write_range(a, START + 1000, START + SEGMENT, 0);
+    assert_int_equal(count_files("pare"), 1);
+    write_range(a, START + SEGMENT, START + 2 * SEGMENT - 7, 0);
+    assert_int_equal(count_files("pare"), 0);
+    check_range(a, c, START + 500, START + 2 * SEGMENT - 7, 0);
+    write_range(a, START + 2 * SEGMENT - 7, START + 2 * SEGMENT, 0);
+    assert_int_equal(count_files("pare"), 1);
+    wal_archive_cursor_free(c);
+    wal_archive_close(a);
+    assert_int_equal(count_files("pare"), 0);
+}
+
 /* The record that crosses a segment boundary is found, also if it began segments earlier. */
 static void straddles(void **state)
 {
@@ -329,8 +350,13 @@ int main(void)
 {
 #define IN_DIR(test) cmocka_unit_test_setup_teardown(test, make_dir, remove_dir)
     const struct CMUnitTest tests[] = {
-        IN_DIR(write_seal_reopen),    IN_DIR(rewinds),        IN_DIR(trims),
-        IN_DIR(leftovers_and_damage), IN_DIR(reader_follows), IN_DIR(straddles),
+        IN_DIR(write_seal_reopen),
+        IN_DIR(rewinds),
+        IN_DIR(trims),
+        IN_DIR(leftovers_and_damage),
+        IN_DIR(reader_follows),
+        IN_DIR(straddles),
+        IN_DIR(reader_of_a_reused_file),
         IN_DIR(full_disk_is_clear),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
