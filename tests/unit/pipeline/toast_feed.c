@@ -191,7 +191,8 @@ static void test_rewrite(void **state)
             put_rewritten(&t, 1663, TABLE_W + 3);
             begin(&t, XACT_BOUNDARY, partial);
             for (unsigned i = partial ? first : 0; i < 2; i++)
-                assert_ok(chunk(&t, NEW_FILE, 3000 + i, tid_make(0, (OffsetNumber)(i + 1)), 7, i, &err));
+                assert_ok(
+                    chunk(&t, NEW_FILE, 3000 + i, tid_make(0, (OffsetNumber)(i + 1)), 7, i, &err));
             assert_ok(toast_feed_end(t.feed, &err));
             if (partial && first > 0) {
                 assert_int_equal(t.store.n, 2 - first);
@@ -254,8 +255,8 @@ static void test_damage(void **state)
                                      .body_len = 9,
                                      .body = (const uint8_t *)"\x03\1\0\0\0\0\0\0\0"}};
     frame_put_change(&t.frame, &c, 10, 0);
-    assert_int_equal(
-        toast_feed_change(t.feed, TABLE_W, (struct change_frame *)t.frame.data, &err), ERR_DATA);
+    assert_int_equal(toast_feed_change(t.feed, TABLE_W, (struct change_frame *)t.frame.data, &err),
+                     ERR_DATA);
     assert_non_null(strstr(err.message, "0/4D2"));
     assert_ok(toast_feed_end(t.feed, &err));
     assert_int_equal(t.store.n, 0);
