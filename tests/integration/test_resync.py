@@ -183,3 +183,53 @@ def test_copy_delivers_what_the_page_walk_does(source, daemons):
         daemon.wait_caught_up()
         assert_equal(source, daemon)
         assert daemon.sql("SELECT count() FROM app.walshadow_rejects") == [["0"]]
+
+
+def test_stopped_table(source, daemons):
+    """What stopped a table is named again as long as it is there; without it a resync mends."""
+    source.app("CREATE TABLE t (id int PRIMARY KEY, n numeric(9, 2)); INSERT INTO t VALUES (1, 1.5);"
+               "CREATE TABLE u (id int PRIMARY KEY); CREATE UNLOGGED TABLE volatile (id int)")
+    daemon = daemons(source, config={"table": {"public": {"t": {"on_bad_value": "error"}}}}).start()
+    daemon.wait_state("streaming")
+    source.app("INSERT INTO t VALUES (2, 'NaN'); INSERT INTO t VALUES (3, 3)")
+    daemon.wait_table("public.t", "stopped")
+    done = resync(daemon, "t", check=False)
+    assert done.returncode == 1 and "column n holds a value" in done.stderr, done
+    source.app("UPDATE t SET n = 2 WHERE id = 2")
+    done = resync(daemon, "public.t")
+    assert "asked for" in done.stdout and done.stdout.endswith("public.t: streaming\n")
+    source.app("INSERT INTO t VALUES (4, 4)")
+    assert_equal(source, daemon)
+    for name, why in (("nothing", "no table nothing"), ("volatile", "not replicated")):
+        done = resync(daemon, name, check=False)
+        assert done.returncode == 1 and why in done.stderr
+    # what cannot be copied stops by name, and goes on once it can be
+    source.sql("REVOKE pg_read_all_data FROM walshadow")
+    assert "permission denied" in resync(daemon, "u", check=False).stderr
+    assert daemon.table("public.t")["state"] == "streaming"
+    source.sql("GRANT pg_read_all_data TO walshadow")
+    resync(daemon, "u")
+    assert_equal(source, daemon)
+    # a kill between mark and copy
+    source.app("BEGIN; LOCK TABLE u IN ACCESS EXCLUSIVE MODE; COMMIT")
+    session = source.connect(autocommit=False)
+    session.cursor().execute("LOCK TABLE u IN ACCESS EXCLUSIVE MODE")
+    resync(daemon, "u", "--no-wait")
+    time.sleep(0.5)
+    daemon.kill()
+    daemon.start().wait_state("streaming")
+    assert daemon.table("public.u")["state"] == "resyncing"
+    session.rollback()
+    assert_equal(source, daemon)
+
+
+def test_null_destination(source, daemons):
+    """Everything happens but nothing is kept."""
+    source.app("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)")
+    daemon = daemons(source, destination="null:").start()
+    daemon.wait_state("streaming")
+    resync(daemon, "t")
+    source.app("ALTER TABLE t ADD COLUMN v text; INSERT INTO t VALUES (2, 'x')")
+    daemon.wait_caught_up()
+    settle(daemon)
+    assert "reason=\"ALTER TABLE changed its columns\"" in daemon.log_text()
