@@ -25,7 +25,7 @@ TOPICS = {
     "drill": ["test_drill*.py", "test_restart*.py", "test_xacts*.py", "test_source_loss*.py"],
     "ddl": ["test_ddl*.py"],
     "types": ["test_types*.py"],
-    "load": ["test_load*.py"],
+    "load": ["test_load*.py", "test_toast*.py"],
     "clickhouse": ["test_engine*.py", "test_client*.py"],
 }
 FUZZ_SECONDS_CI = 10
