@@ -1,6 +1,6 @@
-/* A fault for tests: pages that were written after the backup's start arrive torn, or as the zeros of
- * a file that was just extended. The WAL has an image of each of them, or initialises it, so a load
- * that relies on the WAL alone for them ends equal. */
+/* A fault for tests: pages that were written after the backup's start arrive torn, or as the zeros
+ * of a file that was just extended. The WAL has an image of each of them, or initialises it, so a
+ * load that relies on the WAL alone for them ends equal. */
 #include "load/load_internal.h"
 
 #ifdef WALSHADOW_FAULT_POINTS
