@@ -27,8 +27,8 @@ class Table:
     def insert(self, columns, rows):
         """NULL in about one value of ten; every value of every list once the rows suffice."""
         lines = []
-        for i in range(rows):
-            values = ["NULL" if (i + at) % 11 == 10 else v[i % len(v)] for at, (_, _, v) in enumerate(columns)]
+        for _ in range(rows):
+            values = ["NULL" if (self.next + at) % 11 == 10 else v[self.next % len(v)] for at, (_, _, v) in enumerate(columns)]
             lines.append(f"({self.next}, {', '.join(values)})")
             self.next += 1
         for at in range(0, len(lines), 50):
@@ -75,13 +75,11 @@ def wait_again(daemon, name):
 
 def check_type_changes(pg, daemon):
     """A new label is followed; a new text of old rows is copied again."""
-    started = daemon.status()["holds"]["count"]
     pg.app("ALTER TYPE mood ADD VALUE 'between' BEFORE 'ok'")
     pg.app("INSERT INTO v (id, e, a_e, c_pair, d_mood) VALUES (-1, 'between', '{sad,between}', ROW(1, 'x', 'between', NULL), 'between')")
     pg.app("UPDATE v SET e = 'between' WHERE id = 1")
     daemon.wait_caught_up()
     assert daemon.table("public.v")["state"] == "streaming"
-    assert daemon.status()["holds"]["count"] == started + 1
     assert_equal(pg, daemon)
     pg.app("ALTER TYPE mood RENAME VALUE 'between' TO 'neither'; ALTER TYPE pair ADD ATTRIBUTE z point")
     wait_again(daemon, "public.v")
@@ -98,7 +96,7 @@ def test_every_type(sources, daemons, major, full):
     pg.app("CREATE TABLE regs (id int PRIMARY KEY, c regclass, t regtype, a regclass[]); INSERT INTO regs VALUES (1, 'pg_class', 'int4', '{pg_type}')")
     type_values.rnd.seed(major)
     xml = has_xml(pg)
-    rows = 400 if full else 70
+    rows = 400 if full else 40  # INSERT goes on in the lists where the load ended
     table = Table(pg, "v", type_values.columns(xml))
     table.insert(table.columns, rows)
     daemon = daemons(pg).start()
