@@ -90,6 +90,24 @@ static inline void put_text(struct buf *out, const char *text)
     buf_put(out, text, strlen(text));
 }
 
+/* Decimal digits, without printf: elements of arrays come by the million. */
+static inline void put_u64_text(struct buf *out, uint64_t value)
+{
+    uint8_t text[20], *at = text + sizeof text;
+    do {
+        *--at = (uint8_t)('0' + value % 10);
+        value /= 10;
+    } while (value != 0);
+    buf_put(out, at, (size_t)(text + sizeof text - at));
+}
+
+static inline void put_i64_text(struct buf *out, int64_t value)
+{
+    if (value < 0)
+        buf_put_u8(out, '-');
+    put_u64_text(out, value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
+}
+
 /* Copies the n bytes of a fixed-width value as they are (both sides little-endian). */
 enum encode_result encode_copy1(const struct encoder *e, const uint8_t *data, uint32_t len,
                                 struct column_buf *out, const char **ret_reason);

@@ -105,6 +105,35 @@ static bool network_text(const uint8_t *data, uint32_t len, bool always_mask, st
     return true;
 }
 
+/* IPv4 is a little-endian number, IPv6 the 16 bytes as they are sent. A network is neither. */
+static enum encode_result encode_ip(const struct encoder *e, const uint8_t *data, uint32_t len,
+                                    struct column_buf *out, const char **ret_reason)
+{
+    uint32_t number;
+    if (len != (e->width == 4 ? 6u : 18u) ||
+        data[0] != (e->width == 4 ? PGSQL_AF_INET : PGSQL_AF_INET6))
+        return encode_bad(ret_reason, "an address of the other family, or none");
+    if (data[1] != e->width * 8)
+        return encode_bad(ret_reason, "the address has a netmask");
+    if (e->width == 4) {
+        memcpy(&number, data + 2, sizeof number);
+        buf_put_u32(&out->data, __builtin_bswap32(number));
+    } else {
+        buf_put(&out->data, data + 2, 16);
+    }
+    put_not_null(e, out);
+    return ENCODE_OK;
+}
+
+static bool plan_inet(const struct type_node *target, struct encoder *e)
+{
+    if (target->kind != TYPE_IPV4 && target->kind != TYPE_IPV6)
+        return false;
+    e->append = encode_ip;
+    e->width = target->kind == TYPE_IPV4 ? 4 : 16;
+    return true;
+}
+
 static bool inet_text(const uint8_t *data, uint32_t len, struct buf *out)
 {
     return network_text(data, len, false, out);
@@ -143,8 +172,11 @@ static bool macaddr8_text(const uint8_t *data, uint32_t len, struct buf *out)
     return true;
 }
 
-const struct type_family family_inet = {
-    .typid = 869, .attlen = -1, .default_type = type_default_string, .text = inet_text};
+const struct type_family family_inet = {.typid = 869,
+                                        .attlen = -1,
+                                        .default_type = type_default_string,
+                                        .plan = plan_inet,
+                                        .text = inet_text};
 const struct type_family family_cidr = {
     .typid = 650, .attlen = -1, .default_type = type_default_string, .text = cidr_text};
 const struct type_family family_macaddr = {

@@ -3,7 +3,6 @@
 #include "types/float_text.h"
 
 #include <limits.h>
-#include <stdio.h>
 
 #define ENCODE_COPY(n)                                                                             \
     enum encode_result encode_copy##n(const struct encoder *e, const uint8_t *data, uint32_t len,  \
@@ -123,7 +122,7 @@ static bool plan_integer(const struct type_node *target, struct encoder *e)
         int64_t value;                                                                             \
         if (!read_integer(oid_value, data, len, &value))                                           \
             return false;                                                                          \
-        buf_printf(out, "%lld", (long long)value);                                                 \
+        put_i64_text(out, value);                                                                  \
         return true;                                                                               \
     }
 

@@ -2,7 +2,7 @@
  * its blanks, bytes that are no valid UTF-8 stay as they are. */
 #include "types/family.h"
 
-#include <stdio.h>
+static const char hex_digits[] = "0123456789abcdef";
 
 void type_default_string(const struct att_desc *att, const struct ch_caps *caps, struct buf *out)
 {
@@ -38,13 +38,12 @@ static bool text_text(const uint8_t *data, uint32_t len, struct buf *out)
 /* bytea_output = hex; the column itself gets the bytes */
 static bool bytea_text(const uint8_t *data, uint32_t len, struct buf *out)
 {
-    static const char hex[] = "0123456789abcdef";
     uint8_t *at = buf_reserve(out, (size_t)len * 2 + 2);
     *at++ = '\\';
     *at++ = 'x';
     for (uint32_t i = 0; i < len; i++) {
-        *at++ = (uint8_t)hex[data[i] >> 4];
-        *at++ = (uint8_t)hex[data[i] & 15];
+        *at++ = (uint8_t)hex_digits[data[i] >> 4];
+        *at++ = (uint8_t)hex_digits[data[i] & 15];
     }
     out->len += (size_t)len * 2 + 2;
     return true;
@@ -128,8 +127,14 @@ static bool uuid_text(const uint8_t *data, uint32_t len, struct buf *out)
 {
     if (len != 16)
         return false;
-    for (unsigned i = 0; i < 16; i++)
-        buf_printf(out, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", data[i]);
+    uint8_t *at = buf_reserve(out, 36);
+    for (unsigned i = 0; i < 16; i++) {
+        if (i == 4 || i == 6 || i == 8 || i == 10)
+            *at++ = '-';
+        *at++ = (uint8_t)hex_digits[data[i] >> 4];
+        *at++ = (uint8_t)hex_digits[data[i] & 15];
+    }
+    out->len += 36;
     return true;
 }
 

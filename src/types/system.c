@@ -32,7 +32,7 @@ static bool u32_text(const uint8_t *data, uint32_t len, struct buf *out)
     uint32_t v;
     if (!take_u32(data, len, &v))
         return false;
-    buf_printf(out, "%u", v);
+    put_u64_text(out, v);
     return true;
 }
 
@@ -40,7 +40,7 @@ static bool u64_text(const uint8_t *data, uint32_t len, struct buf *out)
 {
     if (len != 8)
         return false;
-    buf_printf(out, "%llu", (unsigned long long)u64_at(data));
+    put_u64_text(out, u64_at(data));
     return true;
 }
 

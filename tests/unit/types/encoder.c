@@ -23,7 +23,10 @@ enum {
     TIMESTAMP = 1114,
     NUMERIC = 1700,
     UUID = 2950,
+    XID = 28,
+    INET = 869,
     ACLITEM = 1033,
+    REGCLASS = 2205,
 };
 
 #define NUMERIC_TYPMOD(p, s) (((p) << 16 | (s)) + 4)
@@ -192,6 +195,16 @@ static const struct value_case value_cases[] = {
     {OID, "UInt64", -1, &wide, "ffffffff", "ffffffff00000000", NULL},
     {BOOL, "UInt8", -1, &wide, "01", "01", NULL},
     {FLOAT4, "Float64", -1, &wide, "0000803f", "000000000000f03f", NULL},
+    /* addresses: family, mask, bytes */
+    {INET, "IPv4", -1, &wide, "022001020304", "04030201", NULL},
+    {INET, "IPv4", -1, &wide, "021801020304", NULL, "00000000"},
+    {INET, "IPv4", -1, &wide, "038000112233445566778899aabbccddeeff", NULL, "00000000"},
+    {INET, "IPv6", -1, &wide, "038000112233445566778899aabbccddeeff",
+     "00112233445566778899aabbccddeeff", NULL},
+    {INET, "IPv6", -1, &wide, "022001020304", NULL, "00000000000000000000000000000000"},
+    {INET, "IPv6", -1, &wide, "0380", NULL, "00000000000000000000000000000000"},
+    {XID, "UInt32", -1, &wide, "ffffffff", "ffffffff", NULL},
+    {REGCLASS, NULL, -1, &wide, "eb040000", "eb040000", NULL},
     /* text forms */
     {INT4, "String", -1, &wide, "ffffffff", "022d31", NULL},
     {BOOL, "String", -1, &wide, "00", "0166", NULL},
