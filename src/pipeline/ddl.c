@@ -151,6 +151,10 @@ static enum status relation_changed(const struct boundary *b, const struct rel_d
      * row as an INSERT, perhaps with another key (notes B8) */
     if (!is_truncated(b, now->oid) && has_inserts(b, now->locator))
         return again(b, now, RESYNC_REWRITE, "rewritten by ALTER TABLE", err);
+    /* what it wrote to the old file went with that file, and is in the new one only as pages */
+    if (!is_truncated(b, now->oid) && has_inserts(b, before->locator))
+        return again(b, now, RESYNC_REWRITE,
+                     "rewritten or moved by a transaction that had changed it before", err);
     /* SET TABLESPACE keeps the row's TIDs, VACUUM FULL and CLUSTER do not */
     if (now->identity == IDENTITY_TID && before->locator.spc_oid == now->locator.spc_oid &&
         !is_truncated(b, now->oid))

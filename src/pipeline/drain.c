@@ -156,11 +156,13 @@ static void plan_truncate(struct drain *d, const struct truncate_frame *f)
         facts->truncated[facts->ntruncated++] = f->relids[i];
 }
 
-/* Rows of one file come in runs: a new run of a file already known is looked for. */
+/* Files that got rows, and removed ones in which anything changed. Rows of one file come in runs: a
+ * new run of a file already known is looked for. */
 static void note_insert(struct drain *d, const struct change_frame *f)
 {
     struct ddl_facts *facts = &d->facts;
-    if (f->kind != CHANGE_INSERT || !(d->commit->head.flags & XACT_BOUNDARY))
+    if (!(d->commit->head.flags & XACT_BOUNDARY) ||
+        (f->kind != CHANGE_INSERT && !is_dropped_file(d->commit, f->locator)))
         return;
     for (size_t i = facts->ninserted; i > 0; i--)
         if (rel_file_locator_equal(facts->inserted[i - 1], f->locator))

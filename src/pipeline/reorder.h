@@ -92,7 +92,7 @@ enum status reorder_barrier(struct reorder *r, struct error *err) CHECKED;
 struct ddl_facts { /* of the transaction's rows */
     Oid *truncated;
     size_t ntruncated;
-    struct rel_file_locator *inserted; /* files that got rows by INSERT */
+    struct rel_file_locator *inserted; /* files that got rows; removed ones: any change counts */
     size_t ninserted;
 };
 enum status ddl_apply(struct reorder *r, const struct xact_frame *commit,
