@@ -58,6 +58,8 @@ def read_fixture(name):
 
 @pytest.mark.parametrize("major", paths.MAJORS)
 def test_values_of_a_live_server(major, full):
+    if not full and major != 18:
+        pytest.skip("full depth only: 15 wrote the fixtures, 18 differs most")
     program = paths.ROOT / paths.BUILD / "test_types_fixtures"
     if not program.exists():
         pytest.skip(f"{program} is not built")

@@ -19,7 +19,7 @@ class Table:
 
     def __init__(self, pg, name, columns):
         self.pg, self.name = pg, name
-        self.columns = [c for c in columns]
+        self.columns = list(columns)
         self.next = 1
         pg.app(f"CREATE TABLE {name} (id int PRIMARY KEY, "
                + ", ".join(f'"{n}" {t}' for n, t, _ in self.columns) + ")")
@@ -88,6 +88,20 @@ def check_type_changes(pg, daemon):
     assert_equal(pg, daemon)
 
 
+def insert_many(pg, xml, width=20, rounds=20, rows=300):
+    """At least 100,000 values of each type, in tables that one comparison can hold in memory."""
+    tables = []
+    for _ in range(rounds):
+        columns = list(type_values.columns(xml))
+        for at in range(0, len(columns), width):
+            if at // width == len(tables):
+                tables.append(Table(pg, f"w{at}", columns[at:at + width]))
+            tables[at // width].insert(columns[at:at + width], rows)
+    for table in tables:
+        while table.next < 110000:
+            table.copy()
+
+
 @pytest.mark.majors
 @pytest.mark.parametrize("major", paths.MAJORS)
 def test_every_type(sources, daemons, major, full):
@@ -96,21 +110,19 @@ def test_every_type(sources, daemons, major, full):
     pg.app("CREATE TABLE regs (id int PRIMARY KEY, c regclass, t regtype, a regclass[]); INSERT INTO regs VALUES (1, 'pg_class', 'int4', '{pg_type}')")
     type_values.rnd.seed(major)
     xml = has_xml(pg)
-    rows = 400 if full else 40  # INSERT goes on in the lists where the load ended
     table = Table(pg, "v", type_values.columns(xml))
-    table.insert(table.columns, rows)
+    table.insert(table.columns, 40)
     daemon = daemons(pg).start()
     daemon.wait_state("streaming")
     assert daemon.table("public.v")["state"] in ("loading", "streaming"), daemon.table("public.v")
-    for _ in range(40 if full else 1):
-        table.insert(list(type_values.columns(xml)), rows)
+    table.insert(list(type_values.columns(xml)), 40)  # goes on in the lists where the load ended
     table.copy()
     if full:
-        while table.next < 100000:
-            table.copy()
+        insert_many(pg, xml)
     assert_equal(pg, daemon)
     assert daemon.sql("SELECT c, t, a FROM app.regs") == [["1259", "23", "{1247}"]]
     types = parity.target_types(daemon, "app", "v")
     assert types["e"] == types["d_mood"] == "LowCardinality(Nullable(String))"
     assert types["a_text"] == types["jsonb"] == "Nullable(String)"
-    check_type_changes(pg, daemon)
+    if full or major in (15, 18):
+        check_type_changes(pg, daemon)

@@ -159,7 +159,7 @@ static void test_fixtures(void **state)
         files++;
     }
     closedir(dir);
-    assert_true(files >= 70);
+    assert_true(files >= 69); /* a server without libxml has no xml */
     assert_true(values >= 3000);
 }
 
