@@ -1,6 +1,6 @@
 /* A committed transaction: planned in one pass over its frames without any effect (every checksum,
  * frame, route and tuple is looked at, TOAST chunks are indexed), then sliced in a second one. */
-#include "pipeline/reorder.h"
+#include "pipeline/resync.h"
 #include "base/log.h"
 
 #include <stdlib.h>
@@ -280,11 +280,19 @@ static enum status execute(struct drain *d, struct error *err)
     }
 }
 
+/* Also one that is not durable by the saved ack may be read in part: if it had no rows to send, the
+ * floor was no longer held by it before the ack had passed it. */
+static bool may_be_cut(const struct reorder *r, TransactionId xid)
+{
+    TransactionId begun_since = r->commits->known_from;
+    return begun_since == InvalidTransactionId || xid_precedes(xid, begun_since);
+}
+
 /* With every route known: from here on nothing is looked at twice. */
 static enum status last_plan(struct drain *d, struct error *err)
 {
     d->last_plan = true;
-    toast_feed_begin(d->r->toast_feed, d->commit, false);
+    toast_feed_begin(d->r->toast_feed, d->commit, may_be_cut(d->r, d->commit->head.xid));
     enum status st = d->x == NULL ? OK : plan(d, err);
     d->last_plan = false;
     return st == OK ? toast_feed_end(d->r->toast_feed, err) : st;

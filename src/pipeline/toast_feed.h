@@ -11,7 +11,7 @@ struct toast_feed *toast_feed_new(struct toast_store *store, struct history *his
 void toast_feed_free(struct toast_feed *t);
 
 /* A transaction begins: commit is its end. What an unfinished one left is forgotten. partial: its
- * first records may be missing, because they were seen before a restart. */
+ * first records may be missing, having been seen before a restart. */
 void toast_feed_begin(struct toast_feed *t, const struct xact_frame *commit, bool partial);
 /* A change in the TOAST table of owner, of this transaction. ERR_DATA: a row that is no chunk. */
 enum status toast_feed_change(struct toast_feed *t, Oid owner, const struct change_frame *f,
