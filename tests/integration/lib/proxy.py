@@ -36,6 +36,10 @@ class Proxy:
                 continue
             with self._lock:
                 self._pairs.append((client, server))
+            if self.refuse:  # a cut that came while it was made has missed it
+                client.close()
+                server.close()
+                continue
             for a, b in ((client, server), (server, client)):
                 threading.Thread(target=self._pump, args=(a, b), daemon=True).start()
 
