@@ -196,8 +196,7 @@ static struct rel_desc *sample_with_types(void)
         assert_false(rel_desc_equal(a, d, false));                                                 \
         assert_true(rel_desc_equal_but_types(a, d));                                               \
         const char *why = type_closure_text_change(a->types, d->types);                            \
-        assert_true((why == NULL) == (reason == NULL));                                            \
-        assert_true(why == NULL || strstr(why, reason) != NULL);                                   \
+        assert_true(strstr(why == NULL ? "none" : why, reason) != NULL);                           \
         rel_desc_unref(a);                                                                         \
         rel_desc_unref(d);                                                                         \
     } while (0)
@@ -225,7 +224,6 @@ static void test_types(void **state)
 
 static void test_type_changes(void **state)
 {
-    const char *none = NULL;
     (void)state;
     TYPES_DIFFER(number->labels[0].text[0] = 'q', "renamed");
     TYPES_DIFFER(number->labels[1].oid = 40000, "renamed");
@@ -233,7 +231,7 @@ static void test_type_changes(void **state)
     TYPES_DIFFER(pair->natts = 1, "attribute");
     TYPES_DIFFER((number->labels = xrealloc(number->labels, 3 * sizeof *number->labels),
                   number->labels[2] = (struct enum_label){30003, "new"}, number->nlabels = 3),
-                 none);
+                 "none");
 }
 
 /* Format 1 ended before the types. */
