@@ -496,7 +496,10 @@ enum status daemon_resync_verb(void *ctx, const struct control_request *request,
     struct table_entry *e = NULL;
     if (name == NULL)
         return error_set(err, ERR_DATA, "resync: no table");
-    if (d->resync == NULL || atomic_load(&d->state) < DAEMON_STREAMING)
+    pthread_mutex_lock(&d->lock);
+    bool ready = d->resync != NULL;
+    pthread_mutex_unlock(&d->lock);
+    if (!ready || atomic_load(&d->state) < DAEMON_STREAMING)
         return error_set(err, ERR_CONFIG, "not streaming yet");
     struct tables *tables = pipeline_tables(d->pipeline);
     XLogRecPtr lsn = atomic_load(&pipeline_reorder(d->pipeline)->read_lsn);

@@ -123,12 +123,20 @@ static enum status shape_changed(const struct boundary *b, const struct rel_desc
     if (was == is)
         return again(b, now, RESYNC_SHAPE, reason, err);
     /* attached or detached: a table of its own comes or goes, and rows of the root with it */
-    if (was == before->oid)
+    bool known = false;
+    if (was == before->oid) {
+        struct table_entry *e = tables_find(b->r->tables, was);
+        known = e != NULL && atomic_load(&e->chunks_known);
         tables_drop(b->r->tables, was);
-    else
+    } else {
         TRY(again(b, before, RESYNC_PARTITION, reason, err));
-    if (is != now->oid)
+    }
+    if (is != now->oid) {
+        struct table_entry *root = tables_find(b->r->tables, is);
+        if (root != NULL && !known)
+            atomic_store(&root->chunks_known, false);
         return again(b, now, RESYNC_PARTITION, reason, err);
+    }
     TRY(reorder_barrier(b->r, err)); /* its target may take the name of a dropped one's */
     TRY(tables_add(b->r->tables, now, TABLES_KEEP, b->commit->end, err));
     return again(b, now, RESYNC_SHAPE, reason, err);
@@ -187,18 +195,20 @@ static enum status relation_dropped(const struct boundary *b, const struct rel_d
     return st;
 }
 
-static enum status relation_compare(const struct boundary *b, Oid oid, struct error *err)
+/* What was there before (added false), or what is new: a new relation may have the name that an old
+ * one gave up. */
+static enum status relation_compare(const struct boundary *b, Oid oid, bool added,
+                                    struct error *err)
 {
     struct rel_desc *before = history_by_oid(b->r->history, oid, b->commit->end - 1);
     struct rel_desc *now = history_by_oid(b->r->history, oid, b->commit->end);
     enum status st = OK;
-    if (before == NULL && now != NULL) {
-        st = relation_added(b, now, err);
-    } else if (before != NULL && now == NULL) {
+    if (added)
+        st = before == NULL && now != NULL ? relation_added(b, now, err) : OK;
+    else if (before != NULL && now == NULL)
         st = relation_dropped(b, before, err);
-    } else if (before != NULL && now != before) {
+    else if (before != NULL && now != before)
         st = relation_changed(b, before, now, err);
-    }
     rel_desc_unref(before);
     rel_desc_unref(now);
     return st;
@@ -206,15 +216,14 @@ static enum status relation_compare(const struct boundary *b, Oid oid, struct er
 
 static enum status compare_all(const struct boundary *b, struct error *err)
 {
-    const XLogRecPtr moments[] = {b->commit->end - 1, b->commit->end};
     enum status st = OK;
-    for (size_t m = 0; m < LENGTH(moments); m++) {
+    for (unsigned added = 0; added <= 1; added++) {
         struct rel_desc **all;
         size_t n;
-        history_all(b->r->history, moments[m], &all, &n);
+        history_all(b->r->history, added ? b->commit->end : b->commit->end - 1, &all, &n);
         for (size_t i = 0; i < n; i++) {
             if (st == OK)
-                st = relation_compare(b, all[i]->oid, err);
+                st = relation_compare(b, all[i]->oid, added, err);
             rel_desc_unref(all[i]);
         }
         free(all);
@@ -231,7 +240,9 @@ enum status ddl_apply(struct reorder *r, const struct xact_frame *commit,
     if (commit->head.flags & XACT_ALL_RELS)
         return compare_all(&b, err);
     for (uint32_t i = 0; i < commit->nrels; i++)
-        TRY(relation_compare(&b, rels[i], err));
+        TRY(relation_compare(&b, rels[i], false, err));
+    for (uint32_t i = 0; i < commit->nrels; i++)
+        TRY(relation_compare(&b, rels[i], true, err));
     return OK;
 }
 

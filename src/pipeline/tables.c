@@ -156,10 +156,27 @@ static void skip(struct tables *t, struct table_entry *e, const char *reason)
 }
 
 struct found_owner {
+    struct tables *tables;
     const struct target *target;
     const struct table_entry *owner;
     size_t destination;
 };
+
+/* A table that is copied again may have been renamed: its target's name is up for others. */
+static bool keeps_name(struct tables *t, const struct table_entry *e, size_t i)
+{
+    struct config_target ct;
+    const struct target *target = e->targets[i];
+    if (atomic_load(&e->life) != TABLE_LIFE_RESYNCING)
+        return true;
+    struct rel_desc *now = history_by_oid(t->options.history, e->oid, UINT64_MAX);
+    if (now == NULL)
+        return false;
+    config_table_resolve(t->options.config, &t->options.config->destinations[i], now->schema,
+                         now->name, &ct);
+    rel_desc_unref(now);
+    return strcmp(ct.table, target->table) == 0 && strcmp(ct.database, target->database) == 0;
+}
 
 static void find_owner(void *ctx, const struct table_entry *e)
 {
@@ -168,7 +185,8 @@ static void find_owner(void *ctx, const struct table_entry *e)
     if (theirs != NULL && e->oid != f->target->rel_oid &&
         atomic_load(&e->life) != TABLE_LIFE_DROPPED &&
         strcmp(theirs->table, f->target->table) == 0 &&
-        strcmp(theirs->database, f->target->database) == 0)
+        strcmp(theirs->database, f->target->database) == 0 &&
+        keeps_name(f->tables, e, f->destination))
         f->owner = e;
 }
 
@@ -261,7 +279,7 @@ static enum status target_plan_target(struct tables *t, const struct rel_desc *d
 {
     struct target *target = NULL;
     TRY(target_new(desc, &plan->options, &t->options.destinations[i]->caps, &target, err));
-    struct found_owner owner = {.target = target, .destination = i};
+    struct found_owner owner = {.tables = t, .target = target, .destination = i};
     tables_each(t, find_owner, &owner);
     if (owner.owner != NULL) {
         error_set(err, ERR_CONFIG, "its target %s.%s belongs to %s", target->database,

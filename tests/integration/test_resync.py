@@ -100,6 +100,8 @@ SHAPES = {
     "rekeyed": "ALTER TABLE {t} DROP CONSTRAINT {t}_pkey; ALTER TABLE {t} ADD PRIMARY KEY (n)",
     "unkeyed": "ALTER TABLE {t} DROP CONSTRAINT {t}_pkey",
     "moved": "CREATE SCHEMA s; ALTER TABLE {t} SET SCHEMA s",
+    "swap": "CREATE TABLE swap_next (LIKE swap INCLUDING ALL); INSERT INTO swap_next SELECT id + 1, v, n "
+            "FROM swap; ALTER TABLE swap RENAME TO swap_old; ALTER TABLE swap_next RENAME TO swap",
     "unlogged": "ALTER TABLE {t} SET UNLOGGED; ALTER TABLE {t} SET LOGGED",
 }
 
