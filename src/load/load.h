@@ -88,7 +88,8 @@ void load_progress_get(struct load *l, struct load_progress *ret);
 enum status load_finish(struct load *l, struct error *err) CHECKED;
 
 /* Tuples that wait for a transaction or for their values, and calls between load_settle_begin and
- * its end. 0 after load_finish and load_toasted_submit and a walk of all batches: it is complete. */
+ * its end. 0 after load_finish and load_toasted_submit and a walk of all batches: it is complete.
+ */
 uint64_t load_undecided_count(struct load *l);
 /* Around what a transaction's end makes: load_fate, the wait for its rows, load_toasted_submit. */
 void load_settle_begin(struct load *l);
@@ -99,9 +100,9 @@ void load_settle_end(struct load *l);
 enum status load_toasted_add(struct load *l, const struct page_batch *batch,
                              const struct raw_tuple *tuple, uint64_t tid, TransactionId xmin,
                              uint64_t value_bytes, struct error *err) CHECKED;
-/* Submits the rows that were kept, as batches with `toasted` set. To be called when the chunks of all
- * batches submitted before are in the store: after the pages have been walked, after load_finish,
- * after what load_fate or load_running_xacts submitted. One thread at a time. */
+/* Submits the rows that were kept, as batches with `toasted` set. To be called when the chunks of
+ * all batches submitted before are in the store: after the pages have been walked, after
+ * load_finish, after what load_fate or load_running_xacts submitted. One thread at a time. */
 enum status load_toasted_submit(struct load *l, struct error *err) CHECKED;
 /* The rows of such a batch; they point into it. *pos begins at 0. */
 struct load_toasted_row {

@@ -41,9 +41,9 @@ typedef enum status (*load_emit_fn)(void *ctx, const struct rel_desc *desc,
                                     struct error *err);
 
 /* Emits every live tuple of the batch; those that wait for a transaction, or for the members of a
- * multixact, are copied into the load's store. Runs in any number of threads at once, on batches of their own; may ask the source
- * for fates (load_options.ask_fates). Does not free the batch. A table that has been stopped emits
- * nothing. ERR_DATA for a damaged page names relation, block and reason; emit's failure is
- * returned. */
+ * multixact, are copied into the load's store. Runs in any number of threads at once, on batches of
+ * their own; may ask the source for fates (load_options.ask_fates). Does not free the batch. A
+ * table that has been stopped emits nothing. ERR_DATA for a damaged page names relation, block and
+ * reason; emit's failure is returned. */
 enum status page_batch_walk(const struct page_batch *batch, struct load *load, load_emit_fn emit,
                             void *emit_ctx, struct error *err) CHECKED;

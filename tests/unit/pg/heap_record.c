@@ -184,8 +184,8 @@ static void test_update_old_block_by_fork(void **state)
     assert_int_equal(s.changes[0].flags, CHANGE_OLD_FULL);
 }
 
-/* A TOAST row of VACUUM FULL or CLUSTER on a page that a checkpoint made write an image: its data is
- * only there. */
+/* A TOAST row of VACUUM FULL or CLUSTER on a page that a checkpoint made write an image: its data
+ * is only there. */
 static void test_insert_only_in_image(void **state)
 {
     uint8_t page[PG_BLCKSZ] = {0};
