@@ -155,14 +155,15 @@ static void test_truncate(void **state)
 {
     struct error err = {0};
     struct test t;
-    struct {
-        struct truncate_frame head;
-        Oid rels[1];
-    } f = {{.head = {.lsn = 1500}, .nrelids = 1}, {TABLE_W}};
+    const struct truncate_frame head = {.head = {.lsn = 1500}, .nrelids = 1};
+    const Oid relid = TABLE_W;
+    CLEANUP_BUF struct buf frame = {0};
     (void)state;
     test_open(&t);
+    buf_put(&frame, &head, sizeof head);
+    buf_put_u32(&frame, relid);
     begin(&t, 0, false);
-    assert_ok(toast_feed_truncate(t.feed, &f.head, &err));
+    assert_ok(toast_feed_truncate(t.feed, (const struct truncate_frame *)frame.data, &err));
     assert_ok(toast_feed_end(t.feed, &err));
     assert_int_equal(t.store.n, 1);
     event_is(&t, 0, TOAST_RESET, 1500, 0);
