@@ -178,7 +178,8 @@ static enum status next_engine(struct verify_stream *s, const struct verify_row 
         }
         if (s->in.len - s->at > LINE_MAX_BYTES)
             return error_set(err, ERR_DATA, "destination: a row that does not end");
-        memmove(s->in.data, s->in.data + s->at, s->in.len - s->at);
+        if (s->at > 0)
+            memmove(s->in.data, s->in.data + s->at, s->in.len - s->at);
         s->in.len -= s->at;
         s->at = 0;
         searched = s->in.len;

@@ -16,6 +16,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             else if (field != NULL &&
                      copy_value_get(types[i], field, len, &room, &value, &value_len, NULL) == OK)
                 CHECK(value_len <= len);
-    buf_free(&room);
-    return 0;
+    return buf_free(&room), 0;
 }
