@@ -113,7 +113,7 @@ class Mixer(threading.Thread):
     LANES = 8
 
     def __init__(self, pg, seed=1, lane=0, dbname="app", big_values=False, rounds=None,
-                 first=0, multixacts=False):
+                 first=0, multixacts=True):
         super().__init__(daemon=True)
         self.pg = pg
         self.rng = random.Random(seed)
@@ -121,8 +121,8 @@ class Mixer(threading.Thread):
         self.dbname = dbname
         self.big_values = big_values
         self.rounds = rounds
-        # A row that an upsert locked and a later subtransaction updates has a multixact with an
-        # updater; a load stops such a table, so only writers that meet no load make them.
+        # Whether a row that an upsert locked may be updated by a later subtransaction: then it has a
+        # multixact with an updater.
         self.multixacts = multixacts
         self._nested = False
         self.done = 0
