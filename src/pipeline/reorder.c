@@ -162,6 +162,10 @@ static enum status commit(struct reorder *r, const struct xact_frame *f, struct 
     }
     if (x != NULL || (f->head.flags & XACT_BOUNDARY))
         st = durable ? drain_chunks(r, x, f, err) : drain_xact(r, x, f, err);
+    /* also one that put no row into a slice holds the floor until the ack has passed its end: a
+     * restart reads it whole or not at all */
+    if (st == OK && !durable && x != NULL && xact_bytes(x) > 0)
+        st = reorder_slice_open(r, xact_first_lsn(x), err);
     if (st == OK && r->slice != NULL)
         for (size_t d = 0; d < r->ndestinations; d++)
             ack_set_lsn(r->destinations[d]->ack, r->slice->seqs[d], f->end,

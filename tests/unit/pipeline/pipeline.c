@@ -190,6 +190,40 @@ static void test_truncate_is_a_barrier(void **state)
     pthread_cond_destroy(&g.changed);
 }
 
+/* A transaction that put no row anywhere, and ended behind rows that are not durable yet, is read
+ * whole again after a restart: the floor stays at its beginning. */
+static void test_no_rows_hold_the_floor(void **state)
+{
+    const struct rel_file_locator gone[] = {file_of(TABLE_U + 1)};
+    struct feed f;
+    struct gate g;
+    XLogRecPtr acks[2];
+    (void)state;
+    feed_open(&f, one_worker, 1, (struct reorder_options){0});
+    XLogRecPtr first = f.lsn;
+    insert(&f, 10, TABLE_U, 1);
+    insert(&f, 11, TABLE_T, 2);
+    XLogRecPtr durable = commit(&f, 11);
+    feed_settle(&f);
+    gate_enter(&g, f.p);
+    insert(&f, 12, TABLE_T, 3);
+    commit(&f, 12);
+    feed_send(&f);
+    XLogRecPtr end = ends(&f, FRAME_COMMIT, 10, (struct ending){.dropped = gone, .ndropped = 1});
+    feed_send(&f);
+    const struct reorder *r = pipeline_reorder(f.p);
+    for (int i = 0; i < 2000 && atomic_load(&r->read_lsn) < end; i++)
+        pause_ms(1);
+    assert_int_equal(pipeline_floor(f.p, acks), first);
+    assert_int_equal(acks[0], durable);
+    gate_open(&g);
+    feed_settle(&f);
+    assert_int_equal(rows_of(&f, TABLE_U), 0);
+    feed_end(&f);
+    pthread_mutex_destroy(&g.lock);
+    pthread_cond_destroy(&g.changed);
+}
+
 /* Spilled, cut into several slices, and acknowledged only as a whole. */
 static void test_large_transaction(void **state)
 {
@@ -325,6 +359,7 @@ int main(void)
         cmocka_unit_test(test_floor),
         cmocka_unit_test(test_skips_what_is_durable),
         cmocka_unit_test(test_truncate_is_a_barrier),
+        cmocka_unit_test(test_no_rows_hold_the_floor),
         cmocka_unit_test(test_large_transaction),
         cmocka_unit_test(test_small_transactions),
         cmocka_unit_test(test_hooks),
