@@ -19,6 +19,7 @@ struct parts {
     uint8_t width[4];
 };
 
+#define TYPE_INET 869
 #define TYPE_NUMERIC 1700
 #define TYPE_UUID 2950
 
@@ -55,7 +56,8 @@ static bool fixed_parts(Oid typid, struct parts *ret)
 bool copy_value_known(Oid typid)
 {
     struct parts parts;
-    return typid == TYPE_NUMERIC || is_raw(typid) || fixed_parts(typid, &parts);
+    return typid == TYPE_NUMERIC || typid == TYPE_INET || is_raw(typid) ||
+           fixed_parts(typid, &parts);
 }
 
 static bool put_fixed(const struct parts *parts, const uint8_t *data, uint32_t len,
@@ -97,6 +99,17 @@ static bool put_numeric(const uint8_t *data, uint32_t len, struct buf *room)
     return true;
 }
 
+/* inet_send: family, bits of the mask, is it a cidr, bytes of the address, the address. In the
+ * heap: family, bits, address. */
+static bool put_inet(const uint8_t *data, uint32_t len, struct buf *room)
+{
+    if (len < 4 || len != 4u + data[3])
+        return false;
+    buf_put(room, data, 2);
+    buf_put(room, data + 4, data[3]);
+    return true;
+}
+
 enum status copy_value_get(Oid typid, const uint8_t *data, uint32_t len, struct buf *room,
                            const uint8_t **ret, uint32_t *ret_len, struct error *err)
 {
@@ -110,6 +123,8 @@ enum status copy_value_get(Oid typid, const uint8_t *data, uint32_t len, struct 
     buf_reset(room);
     if (typid == TYPE_NUMERIC)
         sound = put_numeric(data, len, room);
+    else if (typid == TYPE_INET)
+        sound = put_inet(data, len, room);
     else if (fixed_parts(typid, &parts))
         sound = put_fixed(&parts, data, len, room);
     if (!sound)
