@@ -14,6 +14,7 @@ import argparse
 import collections
 import os
 import pathlib
+import random
 import re
 import subprocess
 import sys
@@ -96,7 +97,11 @@ def pytest(arguments, env=None):
     argv = ["script/lib/as-user", "/usr/bin/python3", "-m", "pytest", "-q", "--durations=15",
             "-n", str(workers), "--dist", "loadgroup",
             "-c", "tests/integration/pytest.ini", "--rootdir", "tests/integration", *arguments]
-    process = subprocess.Popen(argv, cwd=ROOT, env={**os.environ, **(env or {})},
+    # one for all processes of the run
+    seed = os.environ.get("WALSHADOW_TEST_SEED") or str(random.SystemRandom().randrange(1 << 32))
+    say(f"-- WALSHADOW_TEST_SEED={seed}")
+    process = subprocess.Popen(argv, cwd=ROOT,
+                               env={**os.environ, "WALSHADOW_TEST_SEED": seed, **(env or {})},
                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, text=True, errors="replace")
     last = ""

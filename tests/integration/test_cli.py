@@ -129,7 +129,7 @@ def findings(pg, *args):
 def test_check_of_a_good_source(source):
     source.app("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE nokey (a int);"
                "CREATE UNLOGGED TABLE unl (a int); CREATE MATERIALIZED VIEW mv AS SELECT 1 AS a;"
-               "CREATE SEQUENCE seq; CREATE TABLE odd (id int PRIMARY KEY, p point);"
+               "CREATE SEQUENCE seq; CREATE TABLE odd (id int PRIMARY KEY, p aclitem);"
                "CREATE DOMAIN dd AS int; CREATE DOMAIN ddd AS dd; CREATE TABLE dom (id ddd PRIMARY KEY)")
     ok, found = findings(source)
     assert ok, found
@@ -137,7 +137,7 @@ def test_check_of_a_good_source(source):
     assert "public.mv" in found["materialized_views"]["text"]
     assert "public.seq" in found["sequences"]["text"]
     assert "public.nokey" in found["replica_identity"]["text"]
-    assert "public.odd" in found["column_type"]["text"] and "point" in found["column_type"]["text"]
+    assert "public.odd" in found["column_type"]["text"] and "aclitem" in found["column_type"]["text"]
     ok, found = findings(source, "--set", "table.public.nosuch.replicate=true",
                          "--set", "table.public.odd.replicate=false")
     assert "configured_table" in found and "column_type" not in found
