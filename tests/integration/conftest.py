@@ -34,7 +34,8 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.skip(reason="full depth only"))
         if item.get_closest_marker("fault_points") and not paths.DEBUG_BIN.exists():
             item.add_marker(pytest.mark.skip(reason="no build with fault points: script/build --debug"))
-        if "shared" in item.fixturenames:  # one server for the module: its tests run in one process
+        # one server for the module, one small file system for all: their tests run in one process
+        if {"shared", "small"} & set(item.fixturenames):
             item.add_marker(pytest.mark.xdist_group(item.module.__name__))
 
 
