@@ -28,6 +28,7 @@ def pytest_addoption(parser):
     parser.addoption("--full", action="store_true", help="full depth: tests marked slow, longer runs")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config, items):
     for item in items:
         if item.get_closest_marker("slow") and not config.getoption("--full"):
