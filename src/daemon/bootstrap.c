@@ -337,7 +337,7 @@ static enum status compare_with_seed(struct bootstrap *b, struct rel_desc **now,
         Oid root = now[i]->root_oid == 0 ? now[i]->oid : now[i]->root_oid;
         const char *reason = incomplete_reason(b, seed_find(b, now[i]->oid), now[i]);
         TRY(tables_add(tables, now[i], TABLES_KEEP, b->end, err));
-        if (reason != NULL)
+        if (reason != NULL && relation_refused(now[i]) == NULL)
             TRY(tables_resync(tables, root, b->end, RESYNC_LOAD, reason, false, err));
     }
     return OK;

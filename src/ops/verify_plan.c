@@ -221,7 +221,7 @@ static enum status read_engine_table(const char *http_socket, const char *from,
     const struct verify_row *row = NULL;
     buf_printf(&sql, "DESCRIBE TABLE %s FORMAT TSV", from);
     /* name, type, default kind and expression, comment, codec, ttl */
-    TRY(verify_stream_open_engine(http_socket, buf_cstr(&sql), 7, &s, err));
+    TRY(verify_stream_open_engine(http_socket, buf_cstr(&sql), 7, 0, &s, err));
     enum status st;
     while ((st = verify_stream_next(s, &row, err)) == OK && row != NULL) {
         ret->columns = xrealloc(ret->columns, (ret->len + 1) * sizeof *ret->columns);

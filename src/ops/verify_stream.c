@@ -118,10 +118,14 @@ enum status verify_stream_open_source(PGconn *conn, const char *copy_sql, size_t
 }
 
 enum status verify_stream_open_engine(const char *socket_path, const char *sql, size_t nfields,
-                                      struct verify_stream **ret, struct error *err)
+                                      unsigned block_rows, struct verify_stream **ret,
+                                      struct error *err)
 {
     struct http_call *call;
-    TRY(http_call_open(socket_path, "POST", "/?final=1", NULL, sql, strlen(sql), &call, err));
+    char target[64] = "/?final=1";
+    if (block_rows > 0)
+        snprintf(target, sizeof target, "/?final=1&max_threads=1&max_block_size=%u", block_rows);
+    TRY(http_call_open(socket_path, "POST", target, NULL, sql, strlen(sql), &call, err));
     if (http_call_code(call) != 200) {
         CLEANUP_BUF struct buf text = {0};
         enum status st = http_call_read_all(call, 1 << 20, &text, err);

@@ -35,9 +35,11 @@ struct verify_stream;
 /* COPY (…) TO STDOUT on a session that does nothing else meanwhile. */
 enum status verify_stream_open_source(PGconn *conn, const char *copy_sql, size_t nfields,
                                       struct verify_stream **ret, struct error *err) CHECKED;
-/* A SELECT … FORMAT TSV at the engine's HTTP socket. */
+/* A SELECT … FORMAT TSV at the engine's HTTP socket. block_rows: how many rows the engine holds at
+ * once (max_block_size), 0 = as many as it likes. */
 enum status verify_stream_open_engine(const char *socket_path, const char *sql, size_t nfields,
-                                      struct verify_stream **ret, struct error *err) CHECKED;
+                                      unsigned block_rows, struct verify_stream **ret,
+                                      struct error *err) CHECKED;
 /* The next row, valid until the next call; *ret_row NULL behind the last one. */
 enum status verify_stream_next(struct verify_stream *s, const struct verify_row **ret_row,
                                struct error *err) CHECKED;
