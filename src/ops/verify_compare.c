@@ -184,8 +184,15 @@ static enum status one_pass(struct compare *c, struct suspects *suspects, struct
     return st;
 }
 
+/* 241 is MEMORY_LIMIT_EXCEEDED; an answer that ran out of memory half way ends with that text, or
+ * is cut short. */
+static bool is_out_of_memory(const struct error *err)
+{
+    return strstr(err->message, "Code: 241.") != NULL || strstr(err->message, "cut short") != NULL;
+}
+
 /* A query's memory is limited, and the engine's blocks are counted in rows: large values take
- * smaller blocks. An answer that ran out of memory half way is cut short. */
+ * smaller blocks. */
 static enum status first_pass(struct compare *c, struct suspects *suspects, struct error *err)
 {
     static const unsigned steps[] = {0, 1024, 128, 16, 1};
@@ -193,8 +200,7 @@ static enum status first_pass(struct compare *c, struct suspects *suspects, stru
     for (size_t i = 0; i < LENGTH(steps); i++) {
         c->block_rows = steps[i];
         st = one_pass(c, suspects, err);
-        if (st == OK || (strstr(err->message, "MEMORY_LIMIT_EXCEEDED") == NULL &&
-                         strstr(err->message, "cut short") == NULL))
+        if (st == OK || !is_out_of_memory(err))
             return st;
         if (i + 1 < LENGTH(steps))
             suspects_fini(suspects);

@@ -267,6 +267,17 @@ def test_verify_sees_what_is_equal_and_every_kind_of_difference(source, daemons)
     assert source.sql("SELECT count(*) FROM pg_replication_slots") == [(0,)]
 
 
+def test_verify_of_large_values(source, daemons):
+    """Values that in blocks of many rows would not fit into a query's memory."""
+    source.app("CREATE TABLE big (id int PRIMARY KEY, v text); CREATE TABLE twins (v text);"
+               "INSERT INTO big SELECT i, repeat(md5(i::text), 20000) FROM generate_series(1, 120) i;"
+               "INSERT INTO twins SELECT v FROM big")
+    daemon = daemons(source, config={"destination": {"default": {"memory_max": "256MiB"}}})
+    daemon.start().wait_state("streaming")
+    equal, tables = verify(daemon)
+    assert equal and {t["rows"] for t in tables.values()} == {120}, tables
+
+
 def test_verify_while_writers_run(source, daemons):
     source.pgbench_init(1)
     daemon = daemons(source)

@@ -409,6 +409,33 @@ def test_what_cannot_be_copied_is_named(source, daemons):
             assert not difference, str(difference)
 
 
+def test_what_is_not_replicated_is_not_copied_again(source, daemons):
+    """A materialized view gets a new file with every refresh, also while the load runs."""
+    source.app("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1);"
+               "CREATE MATERIALIZED VIEW mv AS SELECT * FROM t")
+    done = threading.Event()
+
+    def refresh():
+        while not done.is_set():
+            source.app("REFRESH MATERIALIZED VIEW mv")
+
+    thread = threading.Thread(target=refresh)
+    thread.start()
+    try:
+        daemon = daemons(source).start()
+        daemon.wait_state("streaming")
+        time.sleep(1)
+    finally:
+        done.set()
+        thread.join()
+    daemon.wait_caught_up()
+    states = {t["name"]: t for t in daemon.status()["tables"]}
+    assert states["public.mv"]["state"] == "skipped", states["public.mv"]
+    assert "materialized view" in states["public.mv"]["reason"]
+    assert "copied again" not in daemon.log_text()
+    parity.assert_equal(source, daemon)
+
+
 def test_load_reports_progress(source, daemons):
     source.pgbench_init(10)
     daemon = daemons(source).start()
