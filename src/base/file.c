@@ -43,6 +43,16 @@ enum status file_pwrite_all(int fd, const void *data, size_t len, off_t pos, con
     return OK;
 }
 
+enum status file_create_unnamed(const char *path, int *ret_fd, struct error *err)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return error_sys(err, ERR_RETRY, "cannot create %s", path);
+    unlink(path);
+    *ret_fd = fd;
+    return OK;
+}
+
 enum status file_pread_all(int fd, void *data, size_t len, off_t pos, const char *name,
                            struct error *err)
 {

@@ -21,6 +21,9 @@ enum status file_pwrite_all(int fd, const void *data, size_t len, off_t at, cons
                             struct error *err) CHECKED;
 enum status file_write_all(int fd, const void *data, size_t len, const char *name,
                            struct error *err) CHECKED;
+/* Opens an empty file for reading and writing and takes its name away: close gives the space back,
+ * also after a crash. *ret_fd is the caller's. ERR_RETRY names the path. */
+enum status file_create_unnamed(const char *path, int *ret_fd, struct error *err) CHECKED;
 /* Exactly len bytes, else ERR_DATA ("short read"). */
 enum status file_pread_all(int fd, void *data, size_t len, off_t at, const char *name,
                            struct error *err) CHECKED;

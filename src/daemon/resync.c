@@ -166,24 +166,13 @@ static enum status check_going(struct copier *c, const struct resync *s, struct 
                               : error_set(err, ERR_RETRY, "the table changed while it was copied");
 }
 
-static void quote(const char *name, struct buf *out)
-{
-    buf_put_u8(out, '"');
-    for (; *name != '\0'; name++) {
-        if (*name == '"')
-            buf_put_u8(out, '"');
-        buf_put_u8(out, (uint8_t)*name);
-    }
-    buf_put_u8(out, '"');
-}
-
 static enum status lock_table(struct copier *c, const struct resync *s, struct error *err)
 {
     CLEANUP_BUF struct buf sql = {0};
     buf_printf(&sql, "LOCK TABLE ");
-    quote(s->desc->schema, &sql);
+    copy_put_ident(s->desc->schema, &sql);
     buf_put_u8(&sql, '.');
-    quote(s->desc->name, &sql);
+    copy_put_ident(s->desc->name, &sql);
     buf_printf(&sql, " IN ACCESS SHARE MODE");
     enum status st = command(c, buf_cstr(&sql), err);
     if (st != OK && (strcmp(err->sqlstate, "42P01") == 0 || strcmp(err->sqlstate, "3F000") == 0))

@@ -129,7 +129,7 @@ size_t copy_parts(const struct copy *c)
     return c->nparts;
 }
 
-static void put_ident(struct buf *out, const char *name)
+void copy_put_ident(const char *name, struct buf *out)
 {
     buf_put_u8(out, '"');
     for (; *name != '\0'; name++) {
@@ -147,17 +147,17 @@ void copy_sql(const struct copy *c, size_t part, struct buf *out)
     for (unsigned i = 0; i < p->nfields; i++) {
         const char *name = p->desc->atts[p->fields[i].att].name;
         buf_printf(out, p->fields[i].text ? ", CASE WHEN pg_catalog.num_nulls(" : ", ");
-        put_ident(out, name);
+        copy_put_ident(name, out);
         if (!p->fields[i].text)
             continue;
         buf_printf(out, ") = 0 THEN pg_catalog.format('%%s', ");
-        put_ident(out, name);
+        copy_put_ident(name, out);
         buf_printf(out, ") END");
     }
     buf_printf(out, " FROM ONLY ");
-    put_ident(out, p->desc->schema);
+    copy_put_ident(p->desc->schema, out);
     buf_put_u8(out, '.');
-    put_ident(out, p->desc->name);
+    copy_put_ident(p->desc->name, out);
     buf_printf(out, ") TO STDOUT (FORMAT binary)");
 }
 

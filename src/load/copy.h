@@ -12,6 +12,8 @@ enum status copy_new(struct resync *resync, struct copy **ret, struct error *err
 void copy_free(struct copy *c);
 
 size_t copy_parts(const struct copy *c);
+/* A name as the source quotes it, appended. */
+void copy_put_ident(const char *name, struct buf *out);
 /* The COPY statement of one part, appended. */
 void copy_sql(const struct copy *c, size_t part, struct buf *out);
 /* One message of it: whole rows; the first one begins with the header. */

@@ -5,7 +5,6 @@
 #include "base/file.h"
 #include "load/load_internal.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -62,11 +61,7 @@ static enum status spill_open(struct toasted *t, struct error *err)
     if (t->fd >= 0)
         return OK;
     CLEANUP_FREE char *path = xasprintf("%s/load-toasted", t->spill_dir);
-    t->fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (t->fd < 0)
-        return error_sys(err, ERR_RETRY, "cannot create %s", path);
-    unlink(path); /* the space is given back by close, also after a crash */
-    return OK;
+    return file_create_unnamed(path, &t->fd, err);
 }
 
 static enum status rel_spill(struct toasted *t, struct load_rel *rel, struct error *err)

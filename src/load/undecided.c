@@ -3,8 +3,6 @@
 #include "base/cursor.h"
 #include "base/file.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -101,11 +99,7 @@ static enum status spill_open(struct undecided *u, struct error *err)
     if (u->fd >= 0)
         return OK;
     CLEANUP_FREE char *path = xasprintf("%s/load-undecided", u->spill_dir);
-    u->fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (u->fd < 0)
-        return error_sys(err, ERR_RETRY, "cannot create %s", path);
-    unlink(path); /* the space is given back by close, also after a crash */
-    return OK;
+    return file_create_unnamed(path, &u->fd, err);
 }
 
 static enum status group_spill(struct undecided *u, struct group *g, struct error *err)
