@@ -1,6 +1,5 @@
 #include "wal/archive.h"
 
-#include "base/fault.h"
 #include "base/file.h"
 #include "pg/wal_page.h"
 #include "wal/archive_internal.h"
@@ -14,15 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Filtered segments are mostly zeros: the first of the fast levels takes all of the gain, at twice
- * the speed of level 1. */
-#define ZSTD_LEVEL (-1)
 /* Full segments that may wait for the sealer before the writer does. */
 #define SEAL_BEHIND_MAX 4
-#define SUFFIX_SEALED ".zst"
-#define SUFFIX_ASIDE ".zst.tmp"
-#define SUFFIX_PARTIAL ".partial"
-#define SPARE_NAME "spare"
 #define CHUNK_BYTES ((size_t)256 << 10)
 
 void archive_path(const struct wal_archive *a, XLogRecPtr segment, const char *suffix, char *path,
@@ -45,8 +37,8 @@ static enum status io_failed(const struct wal_archive *a, struct error *err)
     return error_prefix(err, "WAL archive %s", a->dir);
 }
 
-static enum status remove_file(const struct wal_archive *a, XLogRecPtr segment, const char *suffix,
-                               struct error *err)
+enum status archive_remove(const struct wal_archive *a, XLogRecPtr segment, const char *suffix,
+                           struct error *err)
 {
     char path[PATH_MAX];
     archive_path(a, segment, suffix, path, sizeof path);
@@ -55,7 +47,7 @@ static enum status remove_file(const struct wal_archive *a, XLogRecPtr segment, 
     return OK;
 }
 
-static void spare_path(const struct wal_archive *a, char *path, size_t cap)
+void archive_spare_path(const struct wal_archive *a, char *path, size_t cap)
 {
     snprintf(path, cap, "%s/" SPARE_NAME, a->dir);
 }
@@ -63,7 +55,7 @@ static void spare_path(const struct wal_archive *a, char *path, size_t cap)
 static void spare_remove(const struct wal_archive *a)
 {
     char path[PATH_MAX];
-    spare_path(a, path, sizeof path);
+    archive_spare_path(a, path, sizeof path);
     unlink(path); /* it need not be there, and does no harm */
 }
 
@@ -120,7 +112,7 @@ static enum status scan_dir(struct wal_archive *a, struct found **ret_list, size
     return status;
 }
 
-static void sizes_push(struct wal_archive *a, uint64_t bytes)
+void archive_sizes_push(struct wal_archive *a, uint64_t bytes)
 {
     if (a->count == a->cap)
         a->sizes = xrealloc(a->sizes, (a->cap = a->cap * 2 + 64) * sizeof *a->sizes);
@@ -138,9 +130,9 @@ static enum status adopt(struct wal_archive *a, struct found *list, size_t count
     while (first > 0 && list[first - 1].segment + a->segment_bytes == list[first].segment)
         first--;
     for (size_t i = 0; i < first; i++)
-        TRY(remove_file(a, list[i].segment, SUFFIX_SEALED, err));
+        TRY(archive_remove(a, list[i].segment, SUFFIX_SEALED, err));
     for (size_t i = first; i < count; i++)
-        sizes_push(a, list[i].bytes);
+        archive_sizes_push(a, list[i].bytes);
     a->oldest = list[first].segment;
     a->filled = list[count - 1].segment + a->segment_bytes;
     a->sealed = a->written = a->filled;
@@ -200,6 +192,7 @@ void wal_archive_close(struct wal_archive *a)
         close(a->fd);
     spare_remove(a);
     ZSTD_freeCCtx(a->zstd);
+    noop_cache_fini(&a->packer.noops);
     pthread_mutex_destroy(&a->lock);
     pthread_cond_destroy(&a->grown);
     pthread_cond_destroy(&a->seal_wanted);
@@ -224,95 +217,12 @@ static enum status partial_open(struct wal_archive *a, XLogRecPtr segment, struc
 {
     char path[PATH_MAX], spare[PATH_MAX];
     archive_path(a, segment, SUFFIX_PARTIAL, path, sizeof path);
-    spare_path(a, spare, sizeof spare);
+    archive_spare_path(a, spare, sizeof spare);
     bool reuse = atomic_exchange(&a->has_spare, false) && rename(spare, path) == 0;
     a->fd = open(path, O_RDWR | O_CREAT | (reuse ? 0 : O_TRUNC) | O_CLOEXEC, 0600);
     if (a->fd < 0)
         return error_sys(err, ERR_CONFIG, "cannot create %s", path);
     return OK;
-}
-
-/* Compresses the whole segment `from` into fd; returns its size. */
-static enum status compress_segment(struct wal_archive *a, int from, int fd, const char *path,
-                                    uint64_t *ret_bytes, struct error *err)
-{
-    CLEANUP_FREE uint8_t *in = xmalloc(CHUNK_BYTES);
-    size_t out_cap = ZSTD_CStreamOutSize();
-    CLEANUP_FREE uint8_t *out = xmalloc(out_cap);
-    uint64_t bytes = 0;
-    ZSTD_CCtx_reset(a->zstd, ZSTD_reset_session_and_parameters);
-    ZSTD_CCtx_setParameter(a->zstd, ZSTD_c_compressionLevel, ZSTD_LEVEL);
-    ZSTD_CCtx_setParameter(a->zstd, ZSTD_c_checksumFlag, 1);
-    ZSTD_CCtx_setPledgedSrcSize(a->zstd, a->segment_bytes);
-    for (uint64_t at = 0; at < a->segment_bytes; at += CHUNK_BYTES) {
-        TRY(file_pread_all(from, in, CHUNK_BYTES, (off_t)at, path, err));
-        bool last = at + CHUNK_BYTES >= a->segment_bytes;
-        ZSTD_inBuffer src = {in, CHUNK_BYTES, 0};
-        size_t left;
-        do {
-            ZSTD_outBuffer dst = {out, out_cap, 0};
-            left = ZSTD_compressStream2(a->zstd, &dst, &src, last ? ZSTD_e_end : ZSTD_e_continue);
-            if (ZSTD_isError(left))
-                return error_set(err, ERR_BUG, "zstd: %s", ZSTD_getErrorName(left));
-            TRY(file_write_all(fd, out, dst.pos, path, err));
-            bytes += dst.pos;
-        } while (last ? left > 0 : src.pos < src.size);
-    }
-    *ret_bytes = bytes;
-    return OK;
-}
-
-/* The sealed form, complete and durable under its own name. The unfinished file itself needs no
- * fsync: it is never trusted after a restart. */
-static enum status seal_write(struct wal_archive *a, XLogRecPtr segment, uint64_t *ret_bytes,
-                              struct error *err)
-{
-    char aside[PATH_MAX], path[PATH_MAX], partial[PATH_MAX];
-    archive_path(a, segment, SUFFIX_ASIDE, aside, sizeof aside);
-    archive_path(a, segment, SUFFIX_SEALED, path, sizeof path);
-    archive_path(a, segment, SUFFIX_PARTIAL, partial, sizeof partial);
-    CLEANUP_FD int from = open(partial, O_RDONLY | O_CLOEXEC);
-    if (from < 0)
-        return error_sys(err, ERR_CONFIG, "cannot open %s", partial);
-    CLEANUP_FD int fd = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return error_sys(err, ERR_CONFIG, "cannot create %s", aside);
-    TRY(compress_segment(a, from, fd, aside, ret_bytes, err));
-    FAULT_POINT("archive-before-fsync");
-    if (fsync(fd) != 0)
-        return error_sys(err, ERR_CONFIG, "cannot fsync %s", aside);
-    FAULT_POINT("archive-before-rename");
-    if (rename(aside, path) != 0)
-        return error_sys(err, ERR_CONFIG, "cannot rename %s", aside);
-    FAULT_POINT("archive-before-dir-fsync");
-    return file_fsync_dir(a->dir, err);
-}
-
-/* The unfinished form of a sealed segment becomes the spare file, if there is none. Readers that
- * have it open see by `sealed` that it is no longer theirs (archive_read.c). */
-static enum status partial_retire(struct wal_archive *a, XLogRecPtr segment, struct error *err)
-{
-    char path[PATH_MAX], spare[PATH_MAX];
-    if (atomic_load(&a->has_spare))
-        return remove_file(a, segment, SUFFIX_PARTIAL, err);
-    archive_path(a, segment, SUFFIX_PARTIAL, path, sizeof path);
-    spare_path(a, spare, sizeof spare);
-    if (rename(path, spare) != 0)
-        return error_sys(err, ERR_CONFIG, "cannot rename %s", path);
-    atomic_store(&a->has_spare, true);
-    return OK;
-}
-
-static enum status seal(struct wal_archive *a, XLogRecPtr segment, struct error *err)
-{
-    uint64_t bytes;
-    TRY(seal_write(a, segment, &bytes, err));
-    pthread_mutex_lock(&a->lock);
-    sizes_push(a, bytes);
-    a->sealed = segment + a->segment_bytes;
-    pthread_mutex_unlock(&a->lock);
-    FAULT_POINT("archive-before-unlink");
-    return partial_retire(a, segment, err);
 }
 
 static void *sealer_main(void *arg)
@@ -331,7 +241,7 @@ static void *sealer_main(void *arg)
         XLogRecPtr segment = a->sealed;
         struct error err = {0};
         pthread_mutex_unlock(&a->lock);
-        enum status status = seal(a, segment, &err);
+        enum status status = archive_seal(a, segment, &err);
         pthread_mutex_lock(&a->lock);
         if (status != OK) {
             a->seal_status = status;
@@ -413,13 +323,13 @@ static enum status rewind_to(struct wal_archive *a, XLogRecPtr lsn, struct error
     if (a->fd >= 0) {
         close(a->fd);
         a->fd = -1;
-        TRY(remove_file(a, sealed, SUFFIX_PARTIAL, err));
+        TRY(archive_remove(a, sealed, SUFFIX_PARTIAL, err));
     }
     if (lsn > segment)
         TRY(unseal_head(a, segment, lsn, sealed, err));
     XLogRecPtr keep = MAX(segment, oldest);
     for (XLogRecPtr s = sealed; s > keep; s -= a->segment_bytes) /* no gap whenever we are killed */
-        TRY(remove_file(a, s - a->segment_bytes, SUFFIX_SEALED, err));
+        TRY(archive_remove(a, s - a->segment_bytes, SUFFIX_SEALED, err));
     TRY(file_fsync_dir(a->dir, err));
     pthread_mutex_lock(&a->lock);
     while (a->count > (keep - oldest) / a->segment_bytes)
@@ -559,6 +469,6 @@ enum status wal_archive_trim(struct wal_archive *a, XLogRecPtr below_lsn, struct
     XLogRecPtr segment;
     below_lsn = MIN(below_lsn, wal_archive_sealed_lsn(a));
     while (trim_one(a, below_lsn, &segment)) /* oldest first: no gap whenever we are killed */
-        TRY(remove_file(a, segment, SUFFIX_SEALED, err));
+        TRY(archive_remove(a, segment, SUFFIX_SEALED, err));
     return OK;
 }

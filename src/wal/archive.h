@@ -1,4 +1,5 @@
-/* The segment archive: the filtered WAL on disk, `<name>.zst` once sealed, `<name>.partial` before.
+/* The segment archive: the filtered WAL on disk, `<name>.packed` once sealed, `<name>.partial`
+ * before.
  *
  * One thread (pump) writes and sets the limit; any thread reads through a cursor of its own, waits,
  * and asks for positions; trim may come from any thread. A lock inside guards the list of segments;

@@ -1,12 +1,18 @@
-/* Shared by archive.c (writer, list of segments) and archive_read.c (cursors). */
+/* Shared by archive.c (writer, list of segments), archive_seal.c and archive_read.c (cursors). */
 #pragma once
 #include "wal/archive.h"
+#include "wal/pack.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <zstd.h>
 
-#define ARCHIVE_NAME_MAX 48
+#define SUFFIX_SEALED ".packed"
+#define SUFFIX_ASIDE ".packed.tmp"
+#define SUFFIX_PARTIAL ".partial"
+#define SPARE_NAME "spare"
+/* A sealed segment is one zstd frame of this and its packed pages (pack.h). */
+#define ARCHIVE_FORMAT "WALPACK1"
 
 struct wal_archive {
     char *dir;
@@ -35,14 +41,26 @@ struct wal_archive {
     atomic_bool has_spare; /* a file to write over; set by the sealer, taken by the writer */
     atomic_uint_least64_t generation; /* grows when written bytes are taken back */
 
+    /* the sealer's own */
+    ZSTD_CCtx *zstd;
+    struct wal_packer packer;
+
     /* the writer's own */
     bool started; /* a position is known */
     int fd;       /* the unfinished segment, -1 = none */
-    ZSTD_CCtx *zstd;
 };
 
 void archive_path(const struct wal_archive *a, XLogRecPtr segment, const char *suffix, char *path,
                   size_t cap);
+
+void archive_spare_path(const struct wal_archive *a, char *path, size_t cap);
+enum status archive_remove(const struct wal_archive *a, XLogRecPtr segment, const char *suffix,
+                           struct error *err) CHECKED; /* fine if it is not there */
+
+/* With the lock held, or before there are threads: one more sealed segment. */
+void archive_sizes_push(struct wal_archive *a, uint64_t bytes);
+/* The sealer's: makes a full segment durable in its sealed form. */
+enum status archive_seal(struct wal_archive *a, XLogRecPtr segment, struct error *err) CHECKED;
 
 /* As wal_archive_read, up to `visible` instead of the limit. */
 enum status archive_cursor_read(struct wal_archive_cursor *c, XLogRecPtr visible, XLogRecPtr lsn,

@@ -19,11 +19,14 @@ struct wal_archive_cursor {
     uint64_t generation;
     XLogRecPtr segment; /* of the open file */
     int fd;             /* -1 = none */
-    bool sealed;        /* the file is compressed */
-    XLogRecPtr at;      /* where the decompression has got to */
+    bool sealed;        /* the file is packed and compressed */
     ZSTD_DCtx *zstd;
     uint8_t *in; /* IN_BYTES of compressed bytes */
     size_t in_len, in_pos;
+    struct wal_packer packer;
+    uint8_t *packed;     /* WAL_PACKED_PAGE_MAX */
+    uint8_t *page;       /* the page last unpacked: the one that ends at page_end */
+    XLogRecPtr page_end; /* = segment before the first */
 };
 
 struct wal_archive_cursor *wal_archive_cursor_new(struct wal_archive *a)
@@ -47,44 +50,20 @@ void wal_archive_cursor_free(struct wal_archive_cursor *c)
         return;
     file_close(c);
     ZSTD_freeDCtx(c->zstd);
+    noop_cache_fini(&c->packer.noops);
     free(c->in);
+    free(c->packed);
+    free(c->page);
     free(c);
-}
-
-/* A segment can be sealed, or taken back, while we look for its file: look again then. */
-static enum status file_open(struct wal_archive_cursor *c, XLogRecPtr segment, struct error *err)
-{
-    struct wal_archive *a = c->a;
-    char path[PATH_MAX];
-    file_close(c);
-    for (int attempt = 0; attempt < OPEN_ATTEMPTS; attempt++) {
-        c->generation = a->generation;
-        c->sealed = segment < a->sealed;
-        archive_path(a, segment, c->sealed ? ".zst" : ".partial", path, sizeof path);
-        c->fd = open(path, O_RDONLY | O_CLOEXEC);
-        if (c->fd >= 0 || errno != ENOENT)
-            break;
-    }
-    if (c->fd < 0)
-        return error_sys(err, errno == ENOENT ? ERR_DATA : ERR_CONFIG, "cannot open %s", path);
-    c->segment = c->at = segment;
-    c->in_len = c->in_pos = 0;
-    if (c->sealed && c->zstd == NULL) {
-        c->zstd = ZSTD_createDCtx();
-        c->in = xmalloc(IN_BYTES);
-        CHECK(c->zstd != NULL);
-    }
-    if (c->sealed)
-        ZSTD_DCtx_reset(c->zstd, ZSTD_reset_session_only);
-    return OK;
 }
 
 static enum status segment_damaged(const struct wal_archive_cursor *c, const char *why,
                                    struct error *err)
 {
     char path[PATH_MAX];
-    archive_path(c->a, c->segment, ".zst", path, sizeof path);
-    return error_lsn(err, ERR_DATA, c->at, "archived WAL segment %s is damaged (%s)", path, why);
+    archive_path(c->a, c->segment, SUFFIX_SEALED, path, sizeof path);
+    return error_lsn(err, ERR_DATA, c->page_end, "archived WAL segment %s is damaged (%s)", path,
+                     why);
 }
 
 static enum status input_fill(struct wal_archive_cursor *c, struct error *err)
@@ -102,7 +81,7 @@ static enum status input_fill(struct wal_archive_cursor *c, struct error *err)
     return OK;
 }
 
-/* The next len bytes of the segment. */
+/* The next len bytes of the frame. */
 static enum status decompress(struct wal_archive_cursor *c, uint8_t *to, size_t len,
                               struct error *err)
 {
@@ -111,29 +90,84 @@ static enum status decompress(struct wal_archive_cursor *c, uint8_t *to, size_t 
         if (c->in_pos == c->in_len)
             TRY(input_fill(c, err));
         ZSTD_inBuffer src = {c->in, c->in_len, c->in_pos};
-        size_t before = dst.pos;
         size_t left = ZSTD_decompressStream(c->zstd, &dst, &src);
         if (ZSTD_isError(left))
             return segment_damaged(c, ZSTD_getErrorName(left), err);
         if (left == 0 && dst.pos < len)
             return segment_damaged(c, "it holds too little", err);
         c->in_pos = src.pos;
-        c->at += dst.pos - before;
     }
+    return OK;
+}
+
+/* The file is open: its first bytes say what it is. */
+static enum status sealed_begin(struct wal_archive_cursor *c, struct error *err)
+{
+    if (c->zstd == NULL) {
+        c->zstd = ZSTD_createDCtx();
+        CHECK(c->zstd != NULL);
+        c->in = xmalloc(IN_BYTES);
+        c->packed = xmalloc(WAL_PACKED_PAGE_MAX);
+        c->page = xmalloc(PG_XLOG_BLCKSZ);
+    }
+    c->in_len = c->in_pos = 0;
+    ZSTD_DCtx_reset(c->zstd, ZSTD_reset_session_only);
+    wal_packer_begin(&c->packer, c->a->segment_bytes);
+    uint8_t format[sizeof ARCHIVE_FORMAT - 1];
+    TRY(decompress(c, format, sizeof format, err));
+    if (memcmp(format, ARCHIVE_FORMAT, sizeof format) != 0)
+        return segment_damaged(c, "its format is not known", err);
+    return OK;
+}
+
+/* A segment can be sealed, or taken back, while we look for its file: look again then. */
+static enum status file_open(struct wal_archive_cursor *c, XLogRecPtr segment, struct error *err)
+{
+    struct wal_archive *a = c->a;
+    char path[PATH_MAX];
+    file_close(c);
+    for (int attempt = 0; attempt < OPEN_ATTEMPTS; attempt++) {
+        c->generation = a->generation;
+        c->sealed = segment < a->sealed;
+        archive_path(a, segment, c->sealed ? SUFFIX_SEALED : SUFFIX_PARTIAL, path, sizeof path);
+        c->fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (c->fd >= 0 || errno != ENOENT)
+            break;
+    }
+    if (c->fd < 0)
+        return error_sys(err, errno == ENOENT ? ERR_DATA : ERR_CONFIG, "cannot open %s", path);
+    c->segment = c->page_end = segment;
+    return c->sealed ? sealed_begin(c, err) : OK;
+}
+
+static enum status page_next(struct wal_archive_cursor *c, struct error *err)
+{
+    uint16_t len;
+    TRY(decompress(c, (uint8_t *)&len, sizeof len, err));
+    if (len > WAL_PACKED_PAGE_MAX)
+        return segment_damaged(c, "a page is too long", err);
+    TRY(decompress(c, c->packed, len, err));
+    if (wal_unpack_page(&c->packer, c->page_end, c->packed, len, c->page, err) != OK)
+        return segment_damaged(c, "a page cannot be unpacked", err);
+    c->page_end += PG_XLOG_BLCKSZ;
     return OK;
 }
 
 static enum status read_sealed(struct wal_archive_cursor *c, XLogRecPtr lsn, uint8_t *to,
                                size_t len, struct error *err)
 {
-    if (lsn < c->at)
+    if (lsn + PG_XLOG_BLCKSZ < c->page_end)
         TRY(file_open(c, c->segment, err));
-    if (lsn > c->at) {
-        CLEANUP_FREE uint8_t *skip = xmalloc(SKIP_BYTES);
-        while (c->at < lsn)
-            TRY(decompress(c, skip, MIN(SKIP_BYTES, lsn - c->at), err));
+    while (len > 0) {
+        while (c->page_end <= lsn)
+            TRY(page_next(c, err));
+        size_t n = MIN(len, c->page_end - lsn);
+        memcpy(to, c->page + (PG_XLOG_BLCKSZ - (c->page_end - lsn)), n);
+        to += n;
+        lsn += n;
+        len -= n;
     }
-    return decompress(c, to, len, err);
+    return OK;
 }
 
 /* Fewer bytes than asked only if they were taken back meanwhile. */
@@ -190,9 +224,12 @@ enum status archive_cursor_read(struct wal_archive_cursor *c, XLogRecPtr visible
         if (!c->sealed)
             return OK; /* taken back meanwhile */
     }
-    TRY(read_sealed(c, lsn, buf, len, err));
-    *ret_got = len;
-    return OK;
+    enum status status = read_sealed(c, lsn, buf, len, err);
+    if (status == OK)
+        *ret_got = len;
+    else
+        file_close(c); /* where it stands is not known */
+    return status;
 }
 
 enum status wal_archive_read(struct wal_archive_cursor *c, XLogRecPtr lsn, void *buf, size_t len,

@@ -89,6 +89,32 @@ void noop_in_place(struct noop_cache *cache, uint8_t *record, uint32_t total_len
     memset(record + SizeOfXLogRecord + sizeof chunk, 0, rest);
 }
 
+bool noop_has_length(uint32_t total_len)
+{
+    return total_len >= SizeOfXLogRecord && total_len != SizeOfXLogRecord + 1;
+}
+
+bool noop_matches(struct noop_cache *cache, const uint8_t *record, uint32_t total_len)
+{
+    static const uint8_t zeros[PG_XLOG_BLCKSZ];
+    uint8_t chunk[8] = {0};
+    size_t size = MAXALIGN8(total_len);
+    uint32_t chunk_len = 0;
+    if (wal_header_info(record) != XLOG_NOOP || wal_header_rmid(record) != RM_XLOG_ID ||
+        record[18] != 0 || record[19] != 0 || !noop_has_length(total_len) || size > sizeof zeros)
+        return false;
+    if (total_len > SizeOfXLogRecord)
+        chunk_len = chunk_header(chunk, total_len);
+    uint32_t crc = body_crc(cache, chunk, chunk_len, total_len);
+    if (wal_header_crc_finish(crc, record) != wal_header_crc(record))
+        return false;
+    if (size == SizeOfXLogRecord)
+        return true;
+    size_t rest = size - SizeOfXLogRecord - sizeof chunk;
+    return memcmp(record + SizeOfXLogRecord, chunk, sizeof chunk) == 0 &&
+           memcmp(record + SizeOfXLogRecord + sizeof chunk, zeros, rest) == 0;
+}
+
 void noop_writer_zeros(struct noop_writer *w, uint64_t segment_bytes)
 {
     w->image_len = 0;

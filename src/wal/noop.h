@@ -19,13 +19,16 @@ struct noop_writer {
     uint64_t segment_bytes;
 };
 
-/* A no-op of this length, xid and xl_prev. total_len ≥ 24, and not 25 (no record has that length:
- * it would end in a chunk id without its length). */
+/* ≥ 24, and not 25: no record has that length, it would end in a chunk id without its length. */
+bool noop_has_length(uint32_t total_len);
+/* A no-op of this length, xid and xl_prev. */
 void noop_writer_init(struct noop_writer *w, struct noop_cache *cache, uint32_t total_len,
                       TransactionId xid, XLogRecPtr prev, uint64_t segment_bytes);
 /* The same at once, for a record that lies whole in memory and in one page: its length, xid and
  * xl_prev are where they were. MAXALIGN8(total_len) bytes are written. */
 void noop_in_place(struct noop_cache *cache, uint8_t *record, uint32_t total_len);
+/* Are these MAXALIGN8(total_len) bytes in one page what noop_in_place would write there? */
+bool noop_matches(struct noop_cache *cache, const uint8_t *record, uint32_t total_len);
 /* Zeros without end: for a record of which nothing is known. */
 void noop_writer_zeros(struct noop_writer *w, uint64_t segment_bytes);
 /* The next byte to write is record byte `off`, at lsn. */

@@ -142,14 +142,14 @@ static void rewinds(void **state)
         check_range(a, c, START, START + back[i], 0);
         check_range(a, c, START + back[i], START + 3 * SEGMENT + 50000, 1);
         assert_int_equal(wal_archive_sealed_lsn(a), START + 3 * SEGMENT);
-        assert_int_equal(count_files(".zst"), 3);
+        assert_int_equal(count_files(".packed"), 3);
         wal_archive_cursor_free(c);
         write_range(a, START, START + 3 * SEGMENT + 50000, 0);
     }
     write_range(a, START - 2 * SEGMENT, START, 1); /* below the oldest: begins anew */
     assert_int_equal(wal_archive_oldest_lsn(a), START - 2 * SEGMENT);
     assert_int_equal(wal_archive_written_lsn(a), START);
-    assert_int_equal(count_files(".zst"), 2);
+    assert_int_equal(count_files(".packed"), 2);
     wal_archive_close(a);
 }
 
@@ -164,7 +164,7 @@ static void trims(void **state)
     assert_int_equal(wal_archive_oldest_lsn(a), START); /* the one before stays */
     assert_ok(wal_archive_trim(a, START + 3 * SEGMENT + 7, &err));
     assert_int_equal(wal_archive_oldest_lsn(a), START + 2 * SEGMENT);
-    assert_int_equal(count_files(".zst"), 3);
+    assert_int_equal(count_files(".packed"), 3);
     assert_true(wal_archive_bytes(a) < before);
     assert_ok(wal_archive_trim(a, UINT64_MAX, &err));
     assert_int_equal(wal_archive_oldest_lsn(a), START + 4 * SEGMENT);
@@ -182,16 +182,16 @@ static void leftovers_and_damage(void **state)
     write_range(a, START, START + 4 * SEGMENT, 0);
     wal_archive_close(a);
     char path[200];
-    snprintf(path, sizeof path, "%s/000000010000000000000004.zst", dir); /* a gap */
+    snprintf(path, sizeof path, "%s/000000010000000000000004.packed", dir); /* a gap */
     assert_int_equal(unlink(path), 0);
-    snprintf(path, sizeof path, "%s/000000010000000000000007.zst.tmp", dir);
+    snprintf(path, sizeof path, "%s/000000010000000000000007.packed.tmp", dir);
     assert_ok(file_write_atomic(path, "half", 4, 0600, &err));
     a = open_archive();
     assert_int_equal(wal_archive_oldest_lsn(a), START + 2 * SEGMENT);
     assert_int_equal(wal_archive_sealed_lsn(a), START + 4 * SEGMENT);
-    assert_int_equal(count_files(".zst"), 2);
+    assert_int_equal(count_files(".packed"), 2);
     assert_int_equal(count_files(".tmp"), 0);
-    snprintf(path, sizeof path, "%s/000000010000000000000006.zst", dir);
+    snprintf(path, sizeof path, "%s/000000010000000000000006.packed", dir);
     int fd = open(path, O_WRONLY);
     assert_int_equal(pwrite(fd, "damage", 6, 30), 6);
     assert_int_equal(ftruncate(fd, 60), 0);
