@@ -88,6 +88,8 @@ static enum status write_postgresql_conf(const struct shadow_cluster_options *o,
                "wal_receiver_create_temp_slot = off\n"
                "wal_level = replica\n"
                "allow_in_place_tablespaces = on\n"
+               /* its WAL is a copy of the archive's: no segment need be written twice */
+               "wal_init_zero = off\n"
                /* restartpoints often: the archive keeps WAL until one has passed it */
                "checkpoint_timeout = 1min\n"
                /* nothing of the source's own may run here */

@@ -13,9 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Full segments that may wait for the sealer before the writer does. */
-#define SEAL_BEHIND_MAX 4
 #define CHUNK_BYTES ((size_t)256 << 10)
+/* Bounds what is packed at a time. */
+#define PIECE_MAX ((size_t)256 << 10)
 
 void archive_path(const struct wal_archive *a, XLogRecPtr segment, const char *suffix, char *path,
                   size_t cap)
@@ -45,18 +45,6 @@ enum status archive_remove(const struct wal_archive *a, XLogRecPtr segment, cons
     if (unlink(path) != 0 && errno != ENOENT)
         return error_sys(err, ERR_CONFIG, "cannot remove %s", path);
     return OK;
-}
-
-void archive_spare_path(const struct wal_archive *a, char *path, size_t cap)
-{
-    snprintf(path, cap, "%s/" SPARE_NAME, a->dir);
-}
-
-static void spare_remove(const struct wal_archive *a)
-{
-    char path[PATH_MAX];
-    archive_spare_path(a, path, sizeof path);
-    unlink(path); /* it need not be there, and does no harm */
 }
 
 /* --- opening --------------------------------------------------------------------------------- */
@@ -117,7 +105,7 @@ void archive_sizes_push(struct wal_archive *a, uint64_t bytes)
     if (a->count == a->cap)
         a->sizes = xrealloc(a->sizes, (a->cap = a->cap * 2 + 64) * sizeof *a->sizes);
     a->sizes[a->count++] = bytes;
-    atomic_fetch_add(&a->sealed_disk_bytes, bytes);
+    atomic_fetch_add(&a->disk_bytes, bytes);
 }
 
 /* The newest run without a gap is the archive; older segments are of no use to a reader. */
@@ -151,7 +139,6 @@ enum status wal_archive_open(const char *dir, uint64_t segment_bytes, uint32_t t
     a->segment_bytes = segment_bytes;
     a->timeline = timeline;
     a->limit = UINT64_MAX;
-    a->fd = -1;
     a->zstd = ZSTD_createCCtx();
     CHECK(a->zstd != NULL);
     pthread_mutex_init(&a->lock, NULL);
@@ -162,7 +149,6 @@ enum status wal_archive_open(const char *dir, uint64_t segment_bytes, uint32_t t
     pthread_condattr_destroy(&attr);
     pthread_cond_init(&a->seal_wanted, NULL);
     pthread_cond_init(&a->seal_moved, NULL);
-    spare_remove(a); /* of an interrupted run */
     struct found *list = NULL;
     size_t count = 0;
     enum status status = scan_dir(a, &list, &count, err);
@@ -188,9 +174,9 @@ void wal_archive_close(struct wal_archive *a)
         pthread_mutex_unlock(&a->lock);
         pthread_join(a->sealer, NULL);
     }
-    if (a->fd >= 0)
-        close(a->fd);
-    spare_remove(a);
+    for (unsigned i = 0; i < a->ngrowing; i++)
+        growing_free(a->growing[i]);
+    buf_free(&a->packed);
     ZSTD_freeCCtx(a->zstd);
     noop_cache_fini(&a->packer.noops);
     pthread_mutex_destroy(&a->lock);
@@ -211,18 +197,20 @@ static void broadcast(struct wal_archive *a)
     pthread_mutex_unlock(&a->lock);
 }
 
-/* A file that was sealed is written over: its pages are in memory, where a new file has to be given
- * every one of them. What it holds beyond the end of what is written is of no meaning. */
-static enum status partial_open(struct wal_archive *a, XLogRecPtr segment, struct error *err)
+static enum status growing_make(struct wal_archive *a, XLogRecPtr segment, struct growing **ret,
+                                struct error *err)
 {
-    char path[PATH_MAX], spare[PATH_MAX];
+    char path[PATH_MAX];
     archive_path(a, segment, SUFFIX_PARTIAL, path, sizeof path);
-    archive_spare_path(a, spare, sizeof spare);
-    bool reuse = atomic_exchange(&a->has_spare, false) && rename(spare, path) == 0;
-    a->fd = open(path, O_RDWR | O_CREAT | (reuse ? 0 : O_TRUNC) | O_CLOEXEC, 0600);
-    if (a->fd < 0)
-        return error_sys(err, ERR_CONFIG, "cannot create %s", path);
-    return OK;
+    return growing_new(path, segment, a->segment_bytes, &a->lock, ret, err);
+}
+
+/* With the lock held. */
+static void growing_push(struct wal_archive *a, struct growing *g)
+{
+    CHECK(a->ngrowing < LENGTH(a->growing));
+    a->growing[a->ngrowing++] = g;
+    a->current = g;
 }
 
 static void *sealer_main(void *arg)
@@ -238,10 +226,10 @@ static void *sealer_main(void *arg)
             }
             pthread_cond_wait(&a->seal_wanted, &a->lock);
         }
-        XLogRecPtr segment = a->sealed;
+        struct growing *g = a->growing[0];
         struct error err = {0};
         pthread_mutex_unlock(&a->lock);
-        enum status status = archive_seal(a, segment, &err);
+        enum status status = archive_seal(a, g, &err);
         pthread_mutex_lock(&a->lock);
         if (status != OK) {
             a->seal_status = status;
@@ -267,10 +255,9 @@ static enum status seal_wait(struct wal_archive *a, uint64_t behind, struct erro
 /* The unfinished segment is full: the sealer's from now on. */
 static enum status segment_filled(struct wal_archive *a, struct error *err)
 {
-    close(a->fd);
-    a->fd = -1;
     pthread_mutex_lock(&a->lock);
     a->filled = a->written;
+    a->current = NULL;
     pthread_cond_signal(&a->seal_wanted);
     pthread_mutex_unlock(&a->lock);
     if (!a->sealer_started) {
@@ -279,7 +266,8 @@ static enum status segment_filled(struct wal_archive *a, struct error *err)
             return error_set(err, ERR_RETRY, "cannot start a thread: error %d", rc);
         a->sealer_started = true;
     }
-    return seal_wait(a, SEAL_BEHIND_MAX, err);
+    uint64_t behind = SEAL_BEHIND_BYTES / a->segment_bytes;
+    return seal_wait(a, MAX(SEAL_BEHIND_MIN, MIN(behind, SEAL_BEHIND_MAX)), err);
 }
 
 enum status wal_archive_settle(struct wal_archive *a, struct error *err)
@@ -287,22 +275,52 @@ enum status wal_archive_settle(struct wal_archive *a, struct error *err)
     return seal_wait(a, 0, err) == OK ? OK : io_failed(a, err);
 }
 
-/* The first part of a sealed segment becomes the unfinished one again. */
+/* The first part of a sealed segment as a growing one. */
 static enum status unseal_head(struct wal_archive *a, XLogRecPtr segment, XLogRecPtr lsn,
-                               XLogRecPtr readable, struct error *err)
+                               XLogRecPtr readable, struct growing **ret, struct error *err)
 {
+    struct growing *g;
+    TRY(growing_make(a, segment, &g, err));
     struct wal_archive_cursor *c = wal_archive_cursor_new(a);
     CLEANUP_FREE uint8_t *chunk = xmalloc(CHUNK_BYTES);
-    enum status status = partial_open(a, segment, err);
-    for (XLogRecPtr at = segment; status == OK && at < lsn;) {
-        size_t got = 0;
-        status = archive_cursor_read(c, readable, at, chunk, MIN(CHUNK_BYTES, lsn - at), &got, err);
+    enum status status = OK;
+    while (status == OK && g->end < lsn) {
+        size_t got = 0, len = MIN(CHUNK_BYTES, lsn - g->end);
+        status = archive_cursor_read(c, readable, g->end, chunk, len, &got, err);
         if (status == OK)
-            status = file_pwrite_all(a->fd, chunk, got, (off_t)(at - segment), a->dir, err);
-        at += got;
+            status = growing_append(g, &a->packer, &a->packed, chunk, got, err);
     }
     wal_archive_cursor_free(c);
+    if (status != OK)
+        growing_free(g);
+    else
+        *ret = g;
     return status;
+}
+
+/* Nothing of the unfinished segment stays. */
+static enum status growing_drop(struct wal_archive *a, struct error *err)
+{
+    struct growing *g = a->current;
+    if (g == NULL)
+        return OK;
+    pthread_mutex_lock(&a->lock);
+    a->current = NULL;
+    a->ngrowing = 0;
+    pthread_mutex_unlock(&a->lock);
+    XLogRecPtr segment = g->start;
+    atomic_fetch_sub(&a->disk_bytes, growing_file_bytes(g));
+    growing_free(g);
+    return archive_remove(a, segment, SUFFIX_PARTIAL, err);
+}
+
+static enum status cut_current(struct wal_archive *a, XLogRecPtr lsn, struct error *err)
+{
+    struct growing *g = a->current;
+    uint64_t before = growing_file_bytes(g);
+    TRY(growing_cut(g, &a->packer, &a->packed, lsn, err));
+    atomic_fetch_sub(&a->disk_bytes, before - growing_file_bytes(g));
+    return OK;
 }
 
 /* Takes back everything from lsn on. */
@@ -319,38 +337,48 @@ static enum status rewind_to(struct wal_archive *a, XLogRecPtr lsn, struct error
     a->generation++;
     pthread_mutex_unlock(&a->lock);
     if (lsn >= sealed)
-        return OK;
-    if (a->fd >= 0) {
-        close(a->fd);
-        a->fd = -1;
-        TRY(archive_remove(a, sealed, SUFFIX_PARTIAL, err));
-    }
+        return cut_current(a, lsn, err);
+    TRY(growing_drop(a, err));
+    struct growing *head = NULL;
     if (lsn > segment)
-        TRY(unseal_head(a, segment, lsn, sealed, err));
+        TRY(unseal_head(a, segment, lsn, sealed, &head, err));
     XLogRecPtr keep = MAX(segment, oldest);
     for (XLogRecPtr s = sealed; s > keep; s -= a->segment_bytes) /* no gap whenever we are killed */
         TRY(archive_remove(a, s - a->segment_bytes, SUFFIX_SEALED, err));
     TRY(file_fsync_dir(a->dir, err));
     pthread_mutex_lock(&a->lock);
     while (a->count > (keep - oldest) / a->segment_bytes)
-        atomic_fetch_sub(&a->sealed_disk_bytes, a->sizes[--a->count]);
+        atomic_fetch_sub(&a->disk_bytes, a->sizes[--a->count]);
     a->sealed = segment;
     a->filled = segment;
     if (segment < oldest)
         a->oldest = segment;
+    if (head != NULL) {
+        growing_push(a, head);
+        atomic_fetch_add(&a->disk_bytes, growing_file_bytes(head));
+    }
     a->generation++; /* cursors that opened a file in between look again */
     pthread_mutex_unlock(&a->lock);
     return OK;
 }
 
+/* Within one segment. */
 static enum status write_piece(struct wal_archive *a, const void *data, size_t len,
                                struct error *err)
 {
     XLogRecPtr at = a->written;
-    XLogRecPtr segment = lsn_segment_start(at, a->segment_bytes);
-    if (a->fd < 0)
-        TRY(partial_open(a, segment, err));
-    TRY(file_pwrite_all(a->fd, data, len, (off_t)(at - segment), a->dir, err));
+    if (a->current == NULL) {
+        struct growing *made;
+        TRY(growing_make(a, lsn_segment_start(at, a->segment_bytes), &made, err));
+        pthread_mutex_lock(&a->lock);
+        growing_push(a, made);
+        pthread_mutex_unlock(&a->lock);
+    }
+    struct growing *g = a->current;
+    uint64_t before = growing_file_bytes(g);
+    if (growing_append(g, &a->packer, &a->packed, data, len, err) != OK)
+        return error_prefix(err, "segment at " LSN_FMT, LSN_ARGS(g->start));
+    atomic_fetch_add(&a->disk_bytes, growing_file_bytes(g) - before);
     atomic_store_explicit(&a->written, at + len, memory_order_release);
     broadcast(a);
     if ((at + len) % a->segment_bytes == 0)
@@ -376,7 +404,7 @@ enum status wal_archive_write(struct wal_archive *a, XLogRecPtr lsn, const void 
         return io_failed(a, err);
     const uint8_t *at = data;
     while (len > 0) {
-        size_t n = MIN(len, a->segment_bytes - a->written % a->segment_bytes);
+        size_t n = MIN(MIN(len, PIECE_MAX), a->segment_bytes - a->written % a->segment_bytes);
         if (write_piece(a, at, n, err) != OK)
             return io_failed(a, err);
         at += n;
@@ -404,8 +432,7 @@ XLogRecPtr wal_archive_oldest_lsn(const struct wal_archive *a)
 
 uint64_t wal_archive_bytes(const struct wal_archive *a)
 {
-    XLogRecPtr sealed = a->sealed, written = a->written;
-    return a->sealed_disk_bytes + (written > sealed ? written - sealed : 0);
+    return a->disk_bytes;
 }
 
 XLogRecPtr wal_archive_visible_lsn(const struct wal_archive *a)
@@ -455,7 +482,7 @@ static bool trim_one(struct wal_archive *a, XLogRecPtr below, XLogRecPtr *ret_se
     /* one segment before `below` stays: the record that crosses below begins there (or earlier) */
     bool go = a->count > 1 && oldest + 2 * a->segment_bytes <= below;
     if (go) {
-        atomic_fetch_sub(&a->sealed_disk_bytes, a->sizes[0]);
+        atomic_fetch_sub(&a->disk_bytes, a->sizes[0]);
         memmove(a->sizes, a->sizes + 1, --a->count * sizeof *a->sizes);
         a->oldest = oldest + a->segment_bytes;
     }

@@ -1,3 +1,4 @@
+#include "base/file.h"
 #include "pg/wal_page.h"
 #include "pg/xlog_record.h"
 #include "wal/archive_internal.h"
@@ -34,6 +35,8 @@ struct wal_archive_cursor *wal_archive_cursor_new(struct wal_archive *a)
     struct wal_archive_cursor *c = xcalloc(1, sizeof *c);
     c->a = a;
     c->fd = -1;
+    c->packed = xmalloc(WAL_PACKED_PAGE_MAX);
+    c->page = xmalloc(PG_XLOG_BLCKSZ);
     return c;
 }
 
@@ -107,8 +110,6 @@ static enum status sealed_begin(struct wal_archive_cursor *c, struct error *err)
         c->zstd = ZSTD_createDCtx();
         CHECK(c->zstd != NULL);
         c->in = xmalloc(IN_BYTES);
-        c->packed = xmalloc(WAL_PACKED_PAGE_MAX);
-        c->page = xmalloc(PG_XLOG_BLCKSZ);
     }
     c->in_len = c->in_pos = 0;
     ZSTD_DCtx_reset(c->zstd, ZSTD_reset_session_only);
@@ -170,34 +171,82 @@ static enum status read_sealed(struct wal_archive_cursor *c, XLogRecPtr lsn, uin
     return OK;
 }
 
-/* Fewer bytes than asked only if they were taken back meanwhile. */
-static enum status read_partial(struct wal_archive_cursor *c, XLogRecPtr lsn, uint8_t *to,
+/* Where the bytes at lsn of the growing segment are. */
+struct found {
+    enum {
+        GONE, /* sealed, or taken back */
+        IN_FILE,
+        IN_MEMORY
+    } where;
+    uint64_t offset;
+    size_t len; /* of the packed page, or of the bytes that were copied to the caller */
+    XLogRecPtr last;
+};
+
+static struct found growing_find(struct wal_archive_cursor *c, XLogRecPtr lsn, uint8_t *to,
+                                 size_t len)
+{
+    struct wal_archive *a = c->a;
+    struct found f = {GONE, 0, 0, 0};
+    pthread_mutex_lock(&a->lock);
+    const struct growing *g = archive_growing(a, c->segment);
+    if (g != NULL && c->segment >= a->sealed && c->generation == a->generation && lsn < g->end) {
+        uint32_t page = (uint32_t)((lsn - g->start) / PG_XLOG_BLCKSZ);
+        const struct growing_place *place = &g->places[page];
+        if (page < g->npages) {
+            f = (struct found){IN_FILE, place[0].offset, place[1].offset - place[0].offset,
+                               place[0].last};
+        } else {
+            f = (struct found){IN_MEMORY, 0, MIN(len, g->end - lsn), 0};
+            memcpy(to, g->tail + lsn % PG_XLOG_BLCKSZ, f.len);
+        }
+    }
+    pthread_mutex_unlock(&a->lock);
+    return f;
+}
+
+/* Is what has just been read from the growing file still that segment's? */
+static bool still_growing(struct wal_archive_cursor *c)
+{
+    struct wal_archive *a = c->a;
+    pthread_mutex_lock(&a->lock);
+    bool is = c->generation == a->generation;
+    pthread_mutex_unlock(&a->lock);
+    return is;
+}
+
+static enum status growing_page(struct wal_archive_cursor *c, XLogRecPtr page,
+                                const struct found *f, struct error *err)
+{
+    TRY(file_pread_all(c->fd, c->packed, f->len, (off_t)f->offset, "the unfinished segment", err));
+    wal_packer_begin(&c->packer, c->a->segment_bytes);
+    c->packer.last = f->last;
+    return wal_unpack_page(&c->packer, page, c->packed + 2, f->len - 2, c->page, err);
+}
+
+/* Fewer bytes than asked only if they were sealed or taken back meanwhile. */
+static enum status read_growing(struct wal_archive_cursor *c, XLogRecPtr lsn, uint8_t *to,
                                 size_t len, size_t *ret_got, struct error *err)
 {
     size_t got = 0;
     while (got < len) {
-        ssize_t n = pread(c->fd, to + got, len - got, (off_t)(lsn + got - c->segment));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return error_sys(err, ERR_CONFIG, "cannot read the WAL archive %s", c->a->dir);
-        if (n == 0)
+        XLogRecPtr at = lsn + got, page = at - at % PG_XLOG_BLCKSZ;
+        struct found f = growing_find(c, at, to + got, len - got);
+        if (f.where == GONE)
             break;
-        got += (size_t)n;
+        if (f.where == IN_FILE) {
+            enum status status = growing_page(c, page, &f, err);
+            if (!still_growing(c))
+                break;
+            if (status != OK)
+                return error_prefix(err, "WAL archive %s", c->a->dir);
+            f.len = MIN(len - got, page + PG_XLOG_BLCKSZ - at);
+            memcpy(to + got, c->page + at % PG_XLOG_BLCKSZ, f.len);
+        }
+        got += f.len;
     }
     *ret_got = got;
     return OK;
-}
-
-/* Was what has just been read from the unfinished form that segment's? Once sealed, its file is
- * written over by a later segment. The lock, because the reads must not be ordered behind it. */
-static bool still_unfinished(struct wal_archive_cursor *c)
-{
-    struct wal_archive *a = c->a;
-    pthread_mutex_lock(&a->lock);
-    bool is = c->segment >= a->sealed && c->generation == a->generation;
-    pthread_mutex_unlock(&a->lock);
-    return is;
 }
 
 enum status archive_cursor_read(struct wal_archive_cursor *c, XLogRecPtr visible, XLogRecPtr lsn,
@@ -216,10 +265,9 @@ enum status archive_cursor_read(struct wal_archive_cursor *c, XLogRecPtr visible
     if (c->fd < 0 || c->segment != segment || c->generation != a->generation)
         TRY(file_open(c, segment, err));
     if (!c->sealed) {
-        TRY(read_partial(c, lsn, buf, len, ret_got, err));
-        if (still_unfinished(c))
+        TRY(read_growing(c, lsn, buf, len, ret_got, err));
+        if (*ret_got > 0)
             return OK;
-        *ret_got = 0;
         TRY(file_open(c, segment, err));
         if (!c->sealed)
             return OK; /* taken back meanwhile */
