@@ -48,7 +48,8 @@ static void table_stopped(void *ctx, const struct rel_desc *desc, const char *re
     struct bootstrap *b = ctx;
     struct error err;
     Oid root = desc->root_oid == 0 ? desc->oid : desc->root_oid;
-    if (tables_stop(pipeline_tables(b->d->pipeline), root, 0, reason, &err) != OK)
+    if (tables_resync(pipeline_tables(b->d->pipeline), root, 0, RESYNC_LOAD, reason, false, &err) !=
+        OK)
         fatal_raise(&b->d->fatal, &err);
 }
 

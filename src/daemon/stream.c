@@ -18,10 +18,9 @@ static enum status toast_open(struct daemon *d, struct error *err)
     }
     TRY(toast_store_open_local(&options, &d->toast, &created, err));
     if (created && d->manifest.load.state == MANIFEST_LOAD_COMPLETE)
-        log_warn(
-            "msg=\"the chunk store was not there: out-of-line values (TOAST) written until now "
-            "are lost to rows that keep them, see on_bad_value\" dir=%s",
-            LOG_Q(d->paths.toast));
+        log_warn("msg=\"the chunk store was not there: a table whose rows keep out-of-line values "
+                 "(TOAST) written until now is copied again\" dir=%s",
+                 LOG_Q(d->paths.toast));
     return OK;
 }
 

@@ -187,8 +187,10 @@ static void job_run(struct worker *w, struct job *job)
     struct error err = {0};
     w->rows_hint = l->batch->npages * ROWS_PER_PAGE + (uint32_t)l->batch->nrows + 16;
     enum status st = job_walk(w, l, &err);
-    if (st == ERR_DATA) { /* a damaged page: this table ends, the load goes on */
-        st = tables_stop(w->shared->tables, l->route->table->oid, owner->lsn, err.message, &err);
+    if (st == ERR_DATA) { /* a damaged page: the source may have it whole, or says why not */
+        struct error why = err;
+        st = tables_resync(w->shared->tables, l->route->table->oid, owner->lsn, RESYNC_LOAD,
+                           why.message, false, &err);
         worker_discard(w);
     }
     if (st == OK) {

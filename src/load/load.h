@@ -52,7 +52,7 @@ struct load_options {
     /* The relation's file of the seed is gone (TRUNCATE …): its rows are discarded by the stream,
      * so their values need not be there. NULL: none is. Called by load_toasted_submit. */
     bool (*rows_obsolete)(void *ctx, const struct rel_desc *desc);
-    /* This table cannot be loaded exactly; called once a table, from any thread. */
+    /* This table cannot be loaded exactly, its load ends; called once a table, from any thread. */
     void (*table_stopped)(void *ctx, const struct rel_desc *desc, const char *reason);
 };
 

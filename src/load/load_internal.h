@@ -106,8 +106,10 @@ enum status release_join(struct release *r, struct error *err) CHECKED;
 void release_cancel(struct release *r);
 void release_free(struct release *r);
 
-/* Tests, in builds with fault points (tear.c): spoils pages that the WAL has too. */
+/* Tests, in builds with fault points (tear.c): spoils pages that the WAL has too; loses the members
+ * of multixacts. */
 void load_tear_pages(struct load *l, struct page_batch *batch);
+bool load_members_lost(void);
 
 struct load {
     struct load_options options;

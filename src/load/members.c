@@ -130,7 +130,7 @@ enum status members_updater(struct members *m, MultiXactId multi, enum updater_f
     MultiXactOffset first, end = m->next_offset;
     MultiXactId next = multixact_next(multi);
     *ret = UPDATER_LOST;
-    if (multi < FirstMultiXactId || (int32_t)(multi - m->next_multi) >= 0)
+    if (load_members_lost() || multi < FirstMultiXactId || (int32_t)(multi - m->next_multi) >= 0)
         return OK;
     TRY(first_member(m, multi, &first, err));
     if (next != m->next_multi)

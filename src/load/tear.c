@@ -27,7 +27,17 @@ void load_tear_pages(struct load *l, struct page_batch *b)
         log_debug("msg=\"page torn on purpose\" table=%s block=%u", b->desc->name, b->blocks[i]);
     }
 }
+
+bool load_members_lost(void)
+{
+    return getenv("WALSHADOW_TEST_LOSE_MEMBERS") != NULL;
+}
 #else
+bool load_members_lost(void)
+{
+    return false;
+}
+
 void load_tear_pages(struct load *l, struct page_batch *b)
 {
     (void)l;

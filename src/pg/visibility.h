@@ -30,7 +30,7 @@ enum tuple_verdict {
     TUPLE_DEAD,        /* was never committed, or is deleted by a transaction below N */
     TUPLE_SKIP,        /* its insert is in the stream */
     TUPLE_UNDECIDED,   /* waits for *ret_awaited */
-    TUPLE_UNSUPPORTED, /* cannot be decided here, *ret_reason says why: the table stops */
+    TUPLE_UNSUPPORTED, /* cannot be decided here, *ret_reason says why */
 };
 
 enum await_kind {

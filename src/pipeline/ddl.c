@@ -142,6 +142,16 @@ static enum status shape_changed(const struct boundary *b, const struct rel_desc
     return again(b, now, RESYNC_SHAPE, reason, err);
 }
 
+/* VACUUM FULL or CLUSTER of the TOAST table alone: the new file comes as whole pages. */
+static bool toast_rewritten(const struct boundary *b, const struct rel_desc *before,
+                            const struct rel_desc *now)
+{
+    return before->toast_oid != InvalidOid && before->toast_oid == now->toast_oid &&
+           before->toast_locator.spc_oid == now->toast_locator.spc_oid &&
+           !rel_file_locator_equal(before->toast_locator, now->toast_locator) &&
+           !is_truncated(b, now->oid);
+}
+
 static enum status relation_changed(const struct boundary *b, const struct rel_desc *before,
                                     const struct rel_desc *now, struct error *err)
 {
@@ -150,7 +160,10 @@ static enum status relation_changed(const struct boundary *b, const struct rel_d
     if (!type_closure_equal(before->types, now->types))
         TRY(types_changed(b, before, now, err));
     if (rel_file_locator_equal(before->locator, now->locator))
-        return OK;
+        return toast_rewritten(b, before, now)
+                   ? again(b, now, RESYNC_REWRITE,
+                           "its TOAST table was rewritten (VACUUM FULL, CLUSTER)", err)
+                   : OK;
     if (began_before_load(b))
         return again(b, now, RESYNC_LOAD,
                      "moved to another file by a transaction that was open when the load began",

@@ -107,7 +107,7 @@ static enum status resolve_stored(struct worker *w, const struct route *route, X
     }
     metric_inc(METRIC_TOAST_UNRESOLVED, 1);
     *datum = (struct datum){.state = found == TOAST_MISSING ? DATUM_LOST : DATUM_TORN};
-    return OK;
+    return tables_value_lost(w->shared->tables, route->table, lsn, err);
 }
 
 enum status row_resolve(struct worker *w, const struct route *route, XLogRecPtr lsn,
@@ -144,6 +144,11 @@ static enum status stop_table(struct worker *w, const struct route *route, struc
     return tables_stop(w->shared->tables, route->table->oid, meta->lsn, reason, err);
 }
 
+static bool is_lost(const struct datum *value)
+{
+    return value->state == DATUM_LOST || value->state == DATUM_TORN;
+}
+
 /* A value that the target cannot hold. */
 static enum status append_bad(struct worker *w, const struct route *route, struct builder *b,
                               unsigned c, const struct datum *datums, const struct row_meta *meta,
@@ -156,6 +161,10 @@ static enum status append_bad(struct worker *w, const struct route *route, struc
     const char *action = "error";
     size_t place = (size_t)(b - w->builders);
     char text[300];
+    if (col->key_index > 0 && is_lost(value) && !target_is_open(b->target)) {
+        b->spoiled = true; /* the table is copied again */
+        return OK;
+    }
     if (col->key_index > 0) {
         snprintf(text, sizeof text, "key column %s holds a value its target cannot: %s", att->name,
                  reason);

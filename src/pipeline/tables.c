@@ -443,7 +443,7 @@ bool tables_selects(const struct tables *t, const struct rel_desc *desc)
 }
 
 static const char *const cause_names[] = {"asked", "shape",        "rewrite", "partition",
-                                          "load",  "initial_copy", "target"};
+                                          "load",  "initial_copy", "target",  "values"};
 
 enum status tables_resync(struct tables *t, Oid root_oid, XLogRecPtr lsn, enum resync_cause cause,
                           const char *reason, bool keep_target, struct error *err)
@@ -470,6 +470,17 @@ enum status tables_resync(struct tables *t, Oid root_oid, XLogRecPtr lsn, enum r
     pthread_mutex_unlock(&t->lock);
     tables_copy_void(e);
     return OK;
+}
+
+enum status tables_value_lost(struct tables *t, struct table_entry *e, XLogRecPtr lsn,
+                              struct error *err)
+{
+    /* once: until a copy has put the chunks again */
+    if (t->options.config->toast.mode == TOAST_DISABLED || !table_is_live(e) ||
+        !atomic_exchange(&e->chunks_known, false))
+        return OK;
+    return tables_resync(t, e->oid, lsn, RESYNC_VALUES,
+                         "a value out of line is not in the chunk store, or not whole", false, err);
 }
 
 void tables_copy_void(struct table_entry *e)

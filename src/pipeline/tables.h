@@ -78,12 +78,17 @@ enum resync_cause {
     RESYNC_PARTITION,    /* a partition left, came or was emptied */
     RESYNC_LOAD,         /* the initial load could not have it whole */
     RESYNC_INITIAL_COPY, /* initial_load = copy */
-    RESYNC_TARGET        /* there is no target, or it was not kept for a time */
+    RESYNC_TARGET,       /* there is no target, or it was not kept for a time */
+    RESYNC_VALUES        /* a value out of line that the chunk store should have is not there */
 };
 /* The table must be copied again, durably. keep_target: its rows are right so far, the target goes
  * on taking them. No-op for one that was dropped or is refused. */
 enum status tables_resync(struct tables *t, Oid root_oid, XLogRecPtr lsn, enum resync_cause cause,
                           const char *reason, bool keep_target, struct error *err) CHECKED;
+/* A value of one of its rows at lsn is not in the chunk store: if the store followed the table, the
+ * table is copied again, its chunks with it. Any thread. */
+enum status tables_value_lost(struct tables *t, struct table_entry *e, XLogRecPtr lsn,
+                              struct error *err) CHECKED;
 /* The configuration wants it somewhere, and nothing about the relation as such is against it. */
 bool tables_selects(const struct tables *t, const struct rel_desc *desc);
 /* A TRUNCATE or the like: a copy under way is void. */

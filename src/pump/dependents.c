@@ -11,6 +11,9 @@ static Oid oid_at(const struct buf *oids, size_t i)
 
 static bool depends(const struct rel_desc *d, bool enums, const struct buf *oids, size_t n)
 {
+    for (size_t i = 0; i < n && d->toast_oid != InvalidOid; i++)
+        if (oid_at(oids, i) == d->toast_oid)
+            return true;
     if (d->types == NULL)
         return false;
     if (enums && type_closure_has_enums(d->types))

@@ -275,6 +275,26 @@ def test_load_torture_rounds(sources, daemons, major):
 
 
 @pytest.mark.fault_points
+def test_lost_multixact(source, daemons):
+    """Nobody knows who updated a row that others had locked: its table alone is copied again."""
+    source.app("CREATE TABLE t (id int PRIMARY KEY, n int); CREATE TABLE u (id int PRIMARY KEY);"
+               "INSERT INTO t SELECT i, 0 FROM generate_series(1, 500) i; INSERT INTO u VALUES (1)")
+    holder, writer = source.connect(autocommit=False), source.connect(autocommit=False)
+    holder.cursor().execute("SELECT FROM t WHERE id < 20 FOR KEY SHARE")
+    writer.cursor().execute("UPDATE t SET n = 1 WHERE id < 10")
+    writer.commit()
+    writer.cursor().execute("UPDATE t SET n = 2 WHERE id BETWEEN 10 AND 19")
+    writer.rollback()
+    holder.commit()
+    daemon = daemons(source, binary=DEBUG_BIN, env={"WALSHADOW_TEST_LOSE_MEMBERS": "1"}).start()
+    daemon.wait_state("streaming")
+    daemon.wait_table("public.t", "streaming")
+    again = [line for line in daemon.log_text().splitlines() if 'msg="table is copied again"' in line]
+    assert len(again) == 1 and 'table="public.t"' in again[0] and "members of its multixact" in again[0]
+    parity.assert_equal(source, daemon)
+
+
+@pytest.mark.fault_points
 def test_torn_and_empty_pages(sources, daemons):
     """Blocks that are written after the backup's start arrive torn or empty: their rows come out of the
     WAL's images."""

@@ -5,6 +5,7 @@ value by value."""
 
 import os
 import random
+import shutil
 import threading
 import time
 import urllib.request
@@ -14,6 +15,8 @@ import pytest
 
 from lib import parity, paths
 from lib.process import make_dir, remove_dir, wait_until
+
+SEED = int(os.environ.get("WALSHADOW_TEST_SEED") or 0)
 
 # One column for each way a value may be stored: out of line without compression, compressed out of
 # line, compressed if that is enough, always in the row.
@@ -182,6 +185,62 @@ def test_files_that_are_replaced(source, daemons):
         remove_dir(directory)
 
 
+def resyncs(daemon):
+    """Reasons of copies, by table, from the log."""
+    return [line for line in daemon.log_text().splitlines() if 'msg="table is copied again"' in line]
+
+
+def test_toast_table_rewritten_alone(source, daemons):
+    """VACUUM FULL of a TOAST table: same value ids, other places, and WAL has whole pages only."""
+    create(source, "t", "parts", rows=30)
+    daemon = daemons(source).start()
+    daemon.wait_state("streaming")
+    source.app("DELETE FROM t WHERE id % 3 = 0; UPDATE t SET n = n + 1, main = big() WHERE id % 5 = 0")
+    toast = source.app("SELECT reltoastrelid::regclass::text FROM pg_class WHERE relname = 't'")[0][0]
+    source.app(f"VACUUM FULL {toast}")
+    source.app("UPDATE t SET n = n + 1")
+    source.app("DELETE FROM t WHERE id % 4 = 0; UPDATE t SET external = big() WHERE id % 7 = 0")
+    insert(source, "t", 101, 130)
+    source.app("UPDATE t SET n = n + 1; UPDATE parts SET n = n + 1")
+    daemon.wait_caught_up()
+    daemon.wait_table("public.t", "streaming")
+    assert ["TOAST table was rewritten" in line for line in resyncs(daemon)] == [True]
+    assert_equal(source, daemon)
+    daemon.kill()
+    source.app("UPDATE t SET n = n + 1")
+    source.app(f"VACUUM FULL {toast}")
+    daemon.start().wait_state("streaming")
+    source.app("UPDATE t SET n = n + 1; UPDATE parts SET n = n + 1")
+    daemon.wait_caught_up()
+    daemon.wait_table("public.t", "streaming")
+    assert_equal(source, daemon)
+    assert metric(daemon, "toast_unresolved_total") == 0
+
+
+def test_lost_store(source, daemons):
+    """A value that the store should have and has not: its table is copied again, and no other."""
+    create(source, "t", "idle", rows=10)
+    source.app("CREATE TABLE text_key (code text PRIMARY KEY, n int);"
+               "ALTER TABLE text_key ALTER code SET STORAGE EXTERNAL;"
+               "INSERT INTO text_key SELECT noise(2200) || i, i FROM generate_series(1, 5) i")
+    daemon = daemons(source).start()
+    daemon.wait_state("streaming")
+    daemon.wait_caught_up()
+    daemon.stop()
+    shutil.rmtree(os.path.join(daemon.state_dir, "toast"))
+    daemon.start().wait_state("streaming")
+    assert "the chunk store was not there" in daemon.log_text()
+    source.app("UPDATE t SET n = n + 1 WHERE id = 3; UPDATE text_key SET n = -n WHERE n = 2;"
+               "UPDATE idle SET external = 'x', extended = 'y', main = 'z', raw = ''")
+    daemon.wait_caught_up()
+    for name in ("t", "text_key"):
+        daemon.wait_table(f"public.{name}", "streaming")
+    source.app("UPDATE t SET n = n + 1; UPDATE text_key SET n = n + 10; UPDATE idle SET n = n + 1")
+    daemon.wait_caught_up()
+    parity.assert_equal(source, daemon)
+    assert len(resyncs(daemon)) == 2 and "public.idle" not in "".join(resyncs(daemon))
+
+
 def test_disabled(source, daemons):
     """Without a store a kept value is a bad value: NULL or the default, counted, a row of rejects."""
     create(source, "t", "chosen")
@@ -274,9 +333,15 @@ class Writer(threading.Thread):
         with connection.cursor() as cursor:
             if rng.random() < 0.04 and self.rewrites.is_set():
                 connection.autocommit = True
-                cursor.execute(rng.choice((f"VACUUM FULL {self.table}", f"VACUUM {self.table}",
-                                           f"CLUSTER {self.table} USING {self.table}_pkey",
-                                           "CHECKPOINT")))
+                try:
+                    cursor.execute(rng.choice((f"VACUUM FULL {self.table}", f"VACUUM {self.table}",
+                                               f"CLUSTER {self.table} USING {self.table}_pkey",
+                                               "CHECKPOINT")))
+                except psycopg2.errors.DataCorrupted as error:
+                    # PostgreSQL 15 to 18: a row version that was replaced by xid 950 is still copied
+                    # although its value was deleted by xid 940, which committed later, and a VACUUM
+                    # with a horizon between the two has removed the chunks. Nothing is lost.
+                    assert "for toast value" in str(error), error
                 connection.autocommit = False
                 return
             for _ in range(rng.randint(1, 4)):
@@ -340,5 +405,7 @@ def torture(pg, daemons, seed, rounds):
 
 @pytest.mark.parametrize("major", paths.MAJORS)
 def test_torture(sources, daemons, major, full):
-    for seed in range(4 if full else 1):
-        torture(sources(major), daemons, major * 100 + seed, 10 if full else 2)
+    for turn in range(4 if full else 1):
+        seed = SEED + major * 100 + turn
+        print(f"WALSHADOW_TEST_SEED={SEED}")
+        torture(sources(major), daemons, seed, 10 if full else 2)
