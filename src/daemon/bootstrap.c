@@ -344,6 +344,16 @@ static enum status compare_with_seed(struct bootstrap *b, struct rel_desc **now,
     return OK;
 }
 
+/* No row of the load is on its way any more, but for those that wait for a transaction. */
+static enum status load_rows_durable(struct daemon *d, struct error *err)
+{
+    struct destination **destinations;
+    size_t n = pipeline_destinations(d->pipeline, &destinations);
+    for (size_t i = 0; i < n; i++)
+        TRY(destination_barrier(destinations[i], d->load_acks[i], err));
+    return OK;
+}
+
 /* Relations of the seed that do not exist any more; so do their chunks. */
 static enum status drop_gone(struct daemon *d, const struct bootstrap *b, struct error *err)
 {
@@ -355,7 +365,8 @@ static enum status drop_gone(struct daemon *d, const struct bootstrap *b, struct
         rel_desc_unref(now);
         if (!gone)
             continue;
-        tables_drop(pipeline_tables(d->pipeline), was->oid);
+        TRY(load_rows_durable(d, err));
+        TRY(tables_drop(pipeline_tables(d->pipeline), was, err));
         if (was->toast_oid != 0)
             TRY(toast_store_put(d->toast, &reset, 1, err));
     }

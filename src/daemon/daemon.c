@@ -271,6 +271,7 @@ static void join_all(struct daemon *d)
         pthread_join(d->sequence_thread, NULL);
     if (d->status_started)
         pthread_join(d->status_thread, NULL);
+    daemon_status_left(d);
     if (d->watch_started)
         pthread_join(d->watch_thread, NULL);
     daemon_resync_join(d);
@@ -308,6 +309,7 @@ static void free_all(struct daemon *d)
     pthread_mutex_destroy(&d->lock);
     pthread_mutex_destroy(&d->status_lock);
     pthread_cond_destroy(&d->status_wake);
+    pthread_cond_destroy(&d->status_saved);
     close(d->wake_fd);
 }
 
@@ -322,6 +324,7 @@ static void daemon_init(struct daemon *d)
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&d->status_wake, &attr);
+    pthread_cond_init(&d->status_saved, NULL);
     pthread_condattr_destroy(&attr);
     boundary_init(&d->boundary);
     fatal_init(&d->fatal, wake_main, d);

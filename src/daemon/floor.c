@@ -235,17 +235,52 @@ static enum status interval(struct daemon *d, struct error *err)
     return OK;
 }
 
-/* Sleeps to the next interval, or until the load is decided; false on a stop. */
-static bool wait_interval(struct daemon *d, int64_t ms, bool *ret_load_decided)
+enum status daemon_floor_save_now(struct daemon *d, struct error *err)
+{
+    pthread_mutex_lock(&d->status_lock);
+    uint64_t ticket = ++d->saves_asked;
+    pthread_cond_broadcast(&d->status_wake);
+    while (d->saves_done < ticket && !d->status_left)
+        pthread_cond_wait(&d->status_saved, &d->status_lock);
+    bool done = d->saves_done >= ticket;
+    pthread_mutex_unlock(&d->status_lock);
+    /* in the drain of a stop nobody else saves */
+    if (done && fatal_is_set(&d->fatal))
+        return error_set(err, ERR_CANCELLED, "stopping");
+    return done ? OK : daemon_floor_save(d, err);
+}
+
+void daemon_status_left(struct daemon *d)
+{
+    pthread_mutex_lock(&d->status_lock);
+    d->status_left = true;
+    pthread_cond_broadcast(&d->status_saved);
+    pthread_mutex_unlock(&d->status_lock);
+}
+
+static void save_asked(struct daemon *d, uint64_t asked, struct error *err)
+{
+    if (!fatal_is_set(&d->fatal) && daemon_floor_save(d, err) != OK)
+        fatal_raise(&d->fatal, err);
+    pthread_mutex_lock(&d->status_lock);
+    d->saves_done = asked;
+    pthread_cond_broadcast(&d->status_saved);
+    pthread_mutex_unlock(&d->status_lock);
+}
+
+/* Sleeps to the next interval, or until the load is decided or a save asked for; false on a stop. */
+static bool wait_interval(struct daemon *d, int64_t ms, bool *ret_load_decided,
+                          uint64_t *ret_asked)
 {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += ms / 1000 + (until.tv_nsec + (ms % 1000) * 1000000) / 1000000000;
     until.tv_nsec = (until.tv_nsec + (ms % 1000) * 1000000) % 1000000000;
     pthread_mutex_lock(&d->status_lock);
-    while (!atomic_load(&d->stopping) && !d->load_decided &&
+    while (!atomic_load(&d->stopping) && !d->load_decided && d->saves_asked == d->saves_done &&
            pthread_cond_timedwait(&d->status_wake, &d->status_lock, &until) == 0)
         ;
+    *ret_asked = d->saves_asked == d->saves_done ? 0 : d->saves_asked;
     *ret_load_decided = d->load_decided;
     d->load_decided = false;
     pthread_mutex_unlock(&d->status_lock);
@@ -259,14 +294,18 @@ void *daemon_status_main(void *arg)
     if (d->source.sender_timeout_ms > 0) /* a reply must come before the source gives us up */
         ms = MAX(MIN(ms, d->source.sender_timeout_ms / 3), 100);
     bool decided;
+    uint64_t asked;
     struct error err;
     pthread_setname_np(pthread_self(), "status");
-    while (wait_interval(d, ms, &decided)) {
-        if (fatal_is_set(&d->fatal))
+    while (wait_interval(d, ms, &decided, &asked)) {
+        if (asked > 0)
+            save_asked(d, asked, &err);
+        if (fatal_is_set(&d->fatal) || (asked > 0 && !decided))
             continue;
         if ((decided ? load_decided(d, &err) : interval(d, &err)) != OK)
             fatal_raise(&d->fatal, &err);
     }
     set_session(d, NULL);
+    daemon_status_left(d);
     return NULL;
 }

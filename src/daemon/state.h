@@ -84,6 +84,9 @@ struct daemon {
     bool sequence_started, status_started, watch_started;
     pthread_mutex_t status_lock; /* with status_wake: the status thread's sleep */
     pthread_cond_t status_wake;
+    pthread_cond_t status_saved; /* with status_lock: a save that was asked for is done */
+    uint64_t saves_asked, saves_done; /* under status_lock */
+    bool status_left;                 /* under status_lock: the status thread has ended, or never began */
     bool load_decided; /* under status_lock: no row of the load waits for a transaction any more */
     bool told_decided; /* of the reorder thread */
 };
@@ -119,7 +122,10 @@ enum status daemon_stream_start(struct daemon *d, struct error *err) CHECKED;
 
 /* floor.c */
 void *daemon_status_main(void *arg);
+void daemon_status_left(struct daemon *d); /* nobody waits for the status thread any more */
 enum status daemon_floor_save(struct daemon *d, struct error *err) CHECKED;
+/* For another thread than the status thread: has it done there, and waits. */
+enum status daemon_floor_save_now(struct daemon *d, struct error *err) CHECKED;
 /* The end of the load's part that runs before the stream: complete or not, in the manifest. */
 enum status daemon_load_save(struct daemon *d, struct error *err) CHECKED;
 

@@ -165,6 +165,11 @@ static void load_super_delete_hook(void *ctx, struct rel_file_locator locator, u
     load_super_delete(((struct daemon *)ctx)->load, locator, tid, xid);
 }
 
+static enum status save_hook(void *ctx, struct error *err)
+{
+    return daemon_floor_save_now(ctx, err);
+}
+
 static XLogRecPtr lowest_ack(const struct daemon *d)
 {
     XLogRecPtr ack = UINT64_MAX;
@@ -188,6 +193,8 @@ static enum status pipeline_begin(struct daemon *d, struct error *err)
                                                .running = load_running_hook,
                                                .super_delete = load_super_delete_hook,
                                                .barrier = load_barrier_hook};
+    options.hooks.save = save_hook;
+    options.hooks.save_ctx = d;
     struct destination **destinations;
     size_t n = pipeline_destinations(d->pipeline, &destinations);
     for (size_t i = 0; i < n; i++)

@@ -75,6 +75,11 @@ static enum status relation_added(const struct boundary *b, const struct rel_des
     return OK;
 }
 
+static enum status fence(void *ctx, struct error *err)
+{
+    return reorder_fence(ctx, err);
+}
+
 static const char *shape_change(const struct rel_desc *before, const struct rel_desc *now)
 {
     if (strcmp(before->schema, now->schema) != 0 || strcmp(before->name, now->name) != 0)
@@ -98,6 +103,29 @@ static enum status void_copy(const struct boundary *b, const struct rel_desc *d)
     return OK;
 }
 
+/* What its rows are decoded with, and its targets, become those of `now` with the rows in them.
+ * *ret_done false: they cannot. */
+static enum status reshape(const struct boundary *b, const struct rel_desc *before,
+                           const struct rel_desc *now, bool *ret_done, struct error *err)
+{
+    CLEANUP_FREE char *reason = NULL;
+    struct table_entry *e = tables_find(b->r->tables, now->oid);
+    *ret_done = false;
+    if (e == NULL)
+        return OK;
+    if (b->commit->end <= e->shaped || is_covered(b->r->tables, now->oid, b->commit->end)) {
+        *ret_done = true; /* never back to an older shape */
+        return OK;
+    }
+    const struct tables_reshape r = {e, before, now, b->commit->end, fence, b->r};
+    TRY(tables_reshape(b->r->tables, &r, &reason, err));
+    *ret_done = reason == NULL;
+    if (reason != NULL)
+        log_info("msg=\"not changed in place\" table=%s lsn=" LSN_FMT " reason=%s", LOG_Q(e->name),
+                 LSN_ARGS(b->commit->end), LOG_Q(reason));
+    return OK;
+}
+
 /* New labels of an enum: a target that can print them. Anything else shows in old rows as well. */
 static enum status types_changed(const struct boundary *b, const struct rel_desc *before,
                                  const struct rel_desc *now, struct error *err)
@@ -112,7 +140,19 @@ static enum status types_changed(const struct boundary *b, const struct rel_desc
         return again(b, now, RESYNC_SHAPE, "an enum got a value while the table was copied", err);
     if (atomic_load(&e->life) != TABLE_LIFE_STREAMING)
         return OK;
-    return tables_add(b->r->tables, now, TABLES_KEEP, b->commit->end, err);
+    bool done;
+    TRY(reshape(b, before, now, &done, err));
+    return done ? OK : again(b, now, RESYNC_SHAPE, "the type of one of its columns changed", err);
+}
+
+/* A table of its own goes. A kept target has every row committed before: those on their way are
+ * discarded once the table is no longer streaming. */
+static enum status leave(const struct boundary *b, const struct rel_desc *before, struct error *err)
+{
+    struct table_entry *e = tables_find(b->r->tables, before->oid);
+    if (e != NULL && table_is_live(e))
+        TRY(reorder_barrier(b->r, err));
+    return tables_drop(b->r->tables, before, err);
 }
 
 static enum status shape_changed(const struct boundary *b, const struct rel_desc *before,
@@ -127,7 +167,7 @@ static enum status shape_changed(const struct boundary *b, const struct rel_desc
     if (was == before->oid) {
         struct table_entry *e = tables_find(b->r->tables, was);
         known = e != NULL && atomic_load(&e->chunks_known);
-        tables_drop(b->r->tables, was);
+        TRY(leave(b, before, err));
     } else {
         TRY(again(b, before, RESYNC_PARTITION, reason, err));
     }
@@ -140,6 +180,26 @@ static enum status shape_changed(const struct boundary *b, const struct rel_desc
     TRY(reorder_barrier(b->r, err)); /* its target may take the name of a dropped one's */
     TRY(tables_add(b->r->tables, now, TABLES_KEEP, b->commit->end, err));
     return again(b, now, RESYNC_SHAPE, reason, err);
+}
+
+/* A partition whose columns changed as its root's did, or that has another name: rows go to the
+ * root's target, by the root's names of columns. */
+static bool follows_root(const struct rel_desc *before, const struct rel_desc *now)
+{
+    return root_of(before) == root_of(now) && root_of(now) != now->oid &&
+           before->relkind == now->relkind && before->relpersistence == now->relpersistence &&
+           before->relam == now->relam && before->identity == now->identity &&
+           before->nkeys == now->nkeys &&
+           memcmp(before->key_attnums, now->key_attnums,
+                  now->nkeys * sizeof now->key_attnums[0]) == 0;
+}
+
+/* A table of its own whose rows are in the file they were in, or that has none. */
+static bool may_stay(const struct boundary *b, const struct rel_desc *before,
+                     const struct rel_desc *now)
+{
+    return root_of(before) == before->oid && root_of(now) == now->oid && !began_before_load(b) &&
+           (rel_file_locator_equal(before->locator, now->locator) || is_truncated(b, now->oid));
 }
 
 /* VACUUM FULL or CLUSTER of the TOAST table alone: the new file comes as whole pages. */
@@ -155,10 +215,17 @@ static bool toast_rewritten(const struct boundary *b, const struct rel_desc *bef
 static enum status relation_changed(const struct boundary *b, const struct rel_desc *before,
                                     const struct rel_desc *now, struct error *err)
 {
-    if (!rel_desc_equal_but_types(before, now))
-        return shape_changed(b, before, now, err);
-    if (!type_closure_equal(before->types, now->types))
+    if (!rel_desc_equal_but_types(before, now)) {
+        bool done = false;
+        if (follows_root(before, now))
+            done = true;
+        else if (may_stay(b, before, now))
+            TRY(reshape(b, before, now, &done, err));
+        if (!done)
+            return shape_changed(b, before, now, err);
+    } else if (!type_closure_equal(before->types, now->types)) {
         TRY(types_changed(b, before, now, err));
+    }
     if (rel_file_locator_equal(before->locator, now->locator))
         return toast_rewritten(b, before, now)
                    ? again(b, now, RESYNC_REWRITE,
@@ -192,15 +259,8 @@ static enum status relation_dropped(const struct boundary *b, const struct rel_d
 {
     Oid root_oid = root_of(before);
     enum status st = OK;
-    if (root_oid == before->oid) {
-        struct table_entry *e = tables_find(b->r->tables, root_oid);
-        /* a kept target has every row committed before: those on their way are discarded once the
-         * table is no longer streaming */
-        if (e != NULL && table_is_live(e))
-            TRY(reorder_barrier(b->r, err));
-        tables_drop(b->r->tables, before->oid);
-        return OK;
-    }
+    if (root_oid == before->oid)
+        return leave(b, before, err);
     struct rel_desc *root = history_by_oid(b->r->history, root_oid, b->commit->end);
     if (root != NULL)
         st = again(b, before, RESYNC_PARTITION, "one of its partitions was dropped", err);
@@ -208,19 +268,21 @@ static enum status relation_dropped(const struct boundary *b, const struct rel_d
     return st;
 }
 
-/* What was there before (added false), or what is new: a new relation may have the name that an old
- * one gave up. */
-static enum status relation_compare(const struct boundary *b, Oid oid, bool added,
+/* Names are given up before they are taken: first what is gone, then what has changed, then what is
+ * new. */
+enum phase { PHASE_DROPPED, PHASE_CHANGED, PHASE_ADDED, PHASES };
+
+static enum status relation_compare(const struct boundary *b, Oid oid, enum phase phase,
                                     struct error *err)
 {
     struct rel_desc *before = history_by_oid(b->r->history, oid, b->commit->end - 1);
     struct rel_desc *now = history_by_oid(b->r->history, oid, b->commit->end);
     enum status st = OK;
-    if (added)
-        st = before == NULL && now != NULL ? relation_added(b, now, err) : OK;
-    else if (before != NULL && now == NULL)
+    if (phase == PHASE_ADDED && before == NULL && now != NULL)
+        st = relation_added(b, now, err);
+    else if (phase == PHASE_DROPPED && before != NULL && now == NULL)
         st = relation_dropped(b, before, err);
-    else if (before != NULL && now != before)
+    else if (phase == PHASE_CHANGED && before != NULL && now != NULL && now != before)
         st = relation_changed(b, before, now, err);
     rel_desc_unref(before);
     rel_desc_unref(now);
@@ -230,13 +292,14 @@ static enum status relation_compare(const struct boundary *b, Oid oid, bool adde
 static enum status compare_all(const struct boundary *b, struct error *err)
 {
     enum status st = OK;
-    for (unsigned added = 0; added <= 1; added++) {
+    for (enum phase phase = 0; phase < PHASES; phase++) {
         struct rel_desc **all;
         size_t n;
-        history_all(b->r->history, added ? b->commit->end : b->commit->end - 1, &all, &n);
+        history_all(b->r->history, phase == PHASE_ADDED ? b->commit->end : b->commit->end - 1, &all,
+                    &n);
         for (size_t i = 0; i < n; i++) {
             if (st == OK)
-                st = relation_compare(b, all[i]->oid, added, err);
+                st = relation_compare(b, all[i]->oid, phase, err);
             rel_desc_unref(all[i]);
         }
         free(all);
@@ -252,10 +315,9 @@ enum status ddl_apply(struct reorder *r, const struct xact_frame *commit,
     const Oid *rels = xact_frame_rels(commit);
     if (commit->head.flags & XACT_ALL_RELS)
         return compare_all(&b, err);
-    for (uint32_t i = 0; i < commit->nrels; i++)
-        TRY(relation_compare(&b, rels[i], false, err));
-    for (uint32_t i = 0; i < commit->nrels; i++)
-        TRY(relation_compare(&b, rels[i], true, err));
+    for (enum phase phase = 0; phase < PHASES; phase++)
+        for (uint32_t i = 0; i < commit->nrels; i++)
+            TRY(relation_compare(&b, rels[i], phase, err));
     return OK;
 }
 

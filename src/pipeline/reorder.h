@@ -19,6 +19,9 @@ struct reorder_hooks { /* for the initial load, called on the reorder thread; NU
                          TransactionId xid);
     /* Part of every barrier: rows of the load that are on their way are durable (notes D5). */
     enum status (*barrier)(void *ctx, struct error *err);
+    /* What is acknowledged now is so after a restart. */
+    enum status (*save)(void *ctx, struct error *err);
+    void *save_ctx;
 };
 
 struct reorder_options {
@@ -87,6 +90,8 @@ enum status reorder_slice_open(struct reorder *r, XLogRecPtr first_lsn, struct e
 enum status reorder_slice_dispatch(struct reorder *r, struct error *err) CHECKED;
 /* All earlier rows are durable when it returns. */
 enum status reorder_barrier(struct reorder *r, struct error *err) CHECKED;
+/* The same, and no restart sends them again: what follows may make targets unfit for them. */
+enum status reorder_fence(struct reorder *r, struct error *err) CHECKED;
 
 /* ddl.c: what the boundary changed, applied to tables and targets. */
 struct ddl_facts { /* of the transaction's rows */

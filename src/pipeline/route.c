@@ -196,10 +196,25 @@ static XLogRecPtr covered_lsn(const struct routes *r, const struct rel_desc *des
     return e == NULL ? 0 : atomic_load(&e->covered);
 }
 
+/* The target may have a later shape than rows that come again: the file's newest shape up to that
+ * one reads them as well. */
+static struct rel_desc *desc_for(const struct routes *r, struct rel_file_locator locator,
+                                 XLogRecPtr lsn, bool *ret_toast)
+{
+    struct rel_desc *desc = history_by_locator(r->history, locator, lsn, ret_toast);
+    const struct table_entry *e = NULL;
+    if (desc != NULL)
+        e = tables_find(r->tables, desc->root_oid == 0 ? desc->oid : desc->root_oid);
+    if (e == NULL || e->shaped <= lsn)
+        return desc;
+    rel_desc_unref(desc);
+    return history_by_locator(r->history, locator, e->shaped, ret_toast);
+}
+
 static struct cached *cache_fill(struct routes *r, struct rel_file_locator locator, XLogRecPtr lsn)
 {
     bool toast = false;
-    struct rel_desc *desc = history_by_locator(r->history, locator, lsn, &toast);
+    struct rel_desc *desc = desc_for(r, locator, lsn, &toast);
     if (desc == NULL)
         return NULL; /* it may become known with the next boundary */
     struct cached *c = xcalloc(1, sizeof *c);

@@ -1,4 +1,4 @@
-#include "pipeline/tables.h"
+#include "pipeline/tables_internal.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/metrics.h"
@@ -110,7 +110,7 @@ static void entry_name(struct tables *t, struct table_entry *e, const struct rel
     e->name = name;
 }
 
-static struct table_entry *entry_get(struct tables *t, const struct rel_desc *desc)
+struct table_entry *tables_entry_get(struct tables *t, const struct rel_desc *desc)
 {
     struct slot *s;
     pthread_mutex_lock(&t->lock);
@@ -160,16 +160,20 @@ struct found_owner {
     const struct target *target;
     const struct table_entry *owner;
     size_t destination;
+    XLogRecPtr lsn;
 };
 
-/* A table that is copied again may have been renamed: its target's name is up for others. */
-static bool keeps_name(struct tables *t, const struct table_entry *e, size_t i)
+/* A table that is copied again, or whose turn comes at the same commit, may have been renamed: its
+ * target's name is up for others. */
+static bool keeps_name(struct tables *t, const struct table_entry *e, size_t i, XLogRecPtr lsn)
 {
     struct config_target ct;
     const struct target *target = e->targets[i];
-    if (atomic_load(&e->life) != TABLE_LIFE_RESYNCING)
+    if (atomic_load(&e->life) == TABLE_LIFE_RESYNCING)
+        lsn = UINT64_MAX;
+    else if (lsn == 0)
         return true;
-    struct rel_desc *now = history_by_oid(t->options.history, e->oid, UINT64_MAX);
+    struct rel_desc *now = history_by_oid(t->options.history, e->oid, lsn);
     if (now == NULL)
         return false;
     config_table_resolve(t->options.config, &t->options.config->destinations[i], now->schema,
@@ -186,7 +190,7 @@ static void find_owner(void *ctx, const struct table_entry *e)
         atomic_load(&e->life) != TABLE_LIFE_DROPPED &&
         strcmp(theirs->table, f->target->table) == 0 &&
         strcmp(theirs->database, f->target->database) == 0 &&
-        keeps_name(f->tables, e, f->destination))
+        keeps_name(f->tables, e, f->destination, f->lsn))
         f->owner = e;
 }
 
@@ -235,15 +239,8 @@ static enum status not_selected(struct destination *d, const struct config_targe
     return OK;
 }
 
-/* What a table is to become at one destination. */
-struct target_plan {
-    struct config_target ct;
-    char comment[80], fresh_name[80];
-    struct target_options options; /* .columns is the plan's own */
-};
-
-static void target_plan_make(struct tables *t, const struct rel_desc *desc, size_t i,
-                             struct target_plan *plan)
+void tables_plan_make(struct tables *t, const struct rel_desc *desc, size_t i,
+                      struct target_plan *plan)
 {
     const struct config_destination *cd = &t->options.config->destinations[i];
     config_table_resolve(t->options.config, cd, desc->schema, desc->name, &plan->ct);
@@ -267,19 +264,18 @@ static void target_plan_make(struct tables *t, const struct rel_desc *desc, size
     };
 }
 
-static void target_plan_fini(struct target_plan *plan)
+void tables_plan_fini(struct target_plan *plan)
 {
     free((void *)(uintptr_t)plan->options.columns);
 }
 
-/* The target of desc at destination i. ERR_CONFIG: it cannot be, or its name is another's. */
-static enum status target_plan_target(struct tables *t, const struct rel_desc *desc, size_t i,
-                                      const struct target_plan *plan, struct target **ret,
-                                      struct error *err)
+enum status tables_plan_target(struct tables *t, const struct rel_desc *desc, size_t i,
+                               const struct target_plan *plan, XLogRecPtr lsn, struct target **ret,
+                               struct error *err)
 {
     struct target *target = NULL;
     TRY(target_new(desc, &plan->options, &t->options.destinations[i]->caps, &target, err));
-    struct found_owner owner = {.tables = t, .target = target, .destination = i};
+    struct found_owner owner = {.tables = t, .target = target, .destination = i, .lsn = lsn};
     tables_each(t, find_owner, &owner);
     if (owner.owner != NULL) {
         error_set(err, ERR_CONFIG, "its target %s.%s belongs to %s", target->database,
@@ -291,7 +287,7 @@ static enum status target_plan_target(struct tables *t, const struct rel_desc *d
     return OK;
 }
 
-static void entry_target(struct tables *t, struct table_entry *e, size_t i, struct target *target)
+void tables_entry_target(struct tables *t, struct table_entry *e, size_t i, struct target *target)
 {
     pthread_mutex_lock(&t->lock);
     target_unref(e->targets[i]);
@@ -310,21 +306,26 @@ static enum status add_target(struct tables *t, struct table_entry *e, const str
     struct target *target = NULL;
     enum target_loss loss = TARGET_KEPT;
     struct error why;
-    target_plan_make(t, desc, i, &plan);
+    tables_plan_make(t, desc, i, &plan);
     if (!plan.ct.replicate) {
-        target_plan_fini(&plan);
+        tables_plan_fini(&plan);
         return not_selected(d, &plan.ct, plan.comment, mode, added, err);
     }
-    enum status st = target_plan_target(t, desc, i, &plan, &target, &why);
-    if (st == OK && !(resync && mode == TABLES_RESUME))
-        st = target_table_ensure(d, target, &plan.options, mode, t->options.history, lsn, &loss,
-                                 &why);
+    enum status st;
+    if (mode == TABLES_RESUME && !resync) {
+        st = tables_resume_target(t, desc, i, &plan, lsn, &target, &loss, &why);
+    } else {
+        st = tables_plan_target(t, desc, i, &plan, 0, &target, &why);
+        if (st == OK && mode != TABLES_RESUME)
+            st = target_table_ensure(d, target, &plan.options, mode, t->options.history, lsn, &loss,
+                                     &why);
+    }
     if (loss == TARGET_MISSING && plan.ct.initial_load == LOAD_NONE) {
         loss = TARGET_KEPT; /* what was before is not asked for */
         st = target_table_ensure(d, target, &plan.options, TABLES_KEEP, t->options.history, lsn,
                                  &loss, &why);
     }
-    target_plan_fini(&plan);
+    tables_plan_fini(&plan);
     if (st != OK && loss != TARGET_MISSING) {
         target_unref(target);
         if (st != ERR_CONFIG) {
@@ -337,9 +338,17 @@ static enum status add_target(struct tables *t, struct table_entry *e, const str
     added->missing = added->missing || loss == TARGET_MISSING;
     if (resync || loss == TARGET_MISSING)
         atomic_store(&target->closed, true);
-    entry_target(t, e, i, target);
+    tables_entry_target(t, e, i, target);
     added->made++;
     return OK;
+}
+
+/* Its target went with it, the drop comes again. */
+static bool is_dropped_later(struct tables *t, Oid oid)
+{
+    struct rel_desc *newest = history_by_oid(t->options.history, oid, UINT64_MAX);
+    rel_desc_unref(newest);
+    return newest == NULL;
 }
 
 /* Rows are missing: it is copied again, or, where its name is taken, never again looks whole. */
@@ -348,7 +357,7 @@ static enum status mark_incomplete(struct tables *t, struct table_entry *e, XLog
 {
     if (added->lost)
         return tables_stop(t, e->oid, lsn, added->reason, err);
-    if (added->missing)
+    if (added->missing && !is_dropped_later(t, e->oid))
         return tables_resync(t, e->oid, lsn, RESYNC_TARGET, "its target does not exist", false,
                              err);
     if (added->made == 0 && added->unselected)
@@ -361,7 +370,7 @@ static enum status add(struct tables *t, const struct rel_desc *desc, enum table
                        XLogRecPtr lsn, struct error *err)
 {
     char reason[400];
-    struct table_entry *e = entry_get(t, desc);
+    struct table_entry *e = tables_entry_get(t, desc);
     const char *refused = relation_refused(desc);
     if (refused != NULL) {
         skip(t, e, refused);
@@ -401,19 +410,44 @@ enum status tables_add(struct tables *t, const struct rel_desc *desc, enum table
         covered > lsn ? history_by_oid(t->options.history, desc->oid, covered) : NULL;
     enum status st = add(t, copied != NULL ? copied : desc, mode, lsn, err);
     struct table_entry *e = tables_find(t, desc->oid);
-    if (e != NULL)
+    if (e != NULL) {
         atomic_store(&e->covered, covered);
+        e->shaped = mode == TABLES_RESUME ? lsn : 0;
+    }
     rel_desc_unref(copied);
     return st;
 }
 
-void tables_drop(struct tables *t, Oid oid)
+static enum status drop_target(struct tables *t, const struct table_entry *e,
+                               const struct rel_desc *was, size_t i, struct error *err)
 {
-    struct table_entry *e = tables_find(t, oid);
+    const struct target *target = e->targets[i];
+    struct target_plan plan;
+    enum status st = OK;
+    if (target == NULL)
+        return OK;
+    tables_plan_make(t, was, i, &plan);
+    enum config_drop_strategy strategy = (enum config_drop_strategy)plan.ct.drop_table_strategy;
+    log_write(strategy == DROP_WARN ? LOG_WARN : LOG_INFO,
+              "msg=\"table dropped at the source, target %s\" table=%s target=%s",
+              strategy == DROP_DROP ? "dropped" : "kept", LOG_Q(e->name), LOG_Q(target->table));
+    if (strategy == DROP_DROP) {
+        atomic_store(&e->targets[i]->closed, true);
+        st = target_table_drop_ours(t->options.destinations[i], target, plan.comment, err);
+    }
+    tables_plan_fini(&plan);
+    return st;
+}
+
+enum status tables_drop(struct tables *t, const struct rel_desc *was, struct error *err)
+{
+    struct table_entry *e = tables_find(t, was->oid);
     if (e == NULL)
-        return;
-    log_info("msg=\"table dropped at the source, target kept\" table=%s", LOG_Q(e->name));
+        return OK;
     entry_set(t, e, TABLE_LIFE_DROPPED, NULL);
+    for (size_t i = 0; i < t->options.ndestinations; i++)
+        TRY(drop_target(t, e, was, i, err));
+    return OK;
 }
 
 enum status tables_stop(struct tables *t, Oid root_oid, XLogRecPtr lsn, const char *reason,
@@ -571,9 +605,9 @@ enum status tables_fresh_make(struct tables *t, const struct table_entry *e,
     for (size_t i = 0; i < n && st == OK; i++) {
         struct target_plan plan;
         struct target *final = NULL;
-        target_plan_make(t, desc, i, &plan);
+        tables_plan_make(t, desc, i, &plan);
         if (plan.ct.replicate) {
-            st = target_plan_target(t, desc, i, &plan, &final, err);
+            st = tables_plan_target(t, desc, i, &plan, 0, &final, err);
             target_unref(final);
             plan.options.table = plan.fresh_name;
             if (st == OK)
@@ -583,7 +617,7 @@ enum status tables_fresh_make(struct tables *t, const struct table_entry *e,
                 st = target_table_fresh(t->options.destinations[i], fresh[i], &plan.options, err);
             made++;
         }
-        target_plan_fini(&plan);
+        tables_plan_fini(&plan);
     }
     if (st == OK && made == 0)
         st = error_set(err, ERR_CONFIG, "not selected");
@@ -613,16 +647,16 @@ static enum status exchange_one(struct tables *t, struct table_entry *e,
 {
     struct target_plan plan;
     struct target *target = NULL;
-    target_plan_make(t, desc, i, &plan);
-    enum status st = target_plan_target(t, desc, i, &plan, &target, err);
+    tables_plan_make(t, desc, i, &plan);
+    enum status st = tables_plan_target(t, desc, i, &plan, 0, &target, err);
     if (st == OK)
         st = target_table_exchange(t->options.destinations[i], e->fresh[i], target, plan.comment,
                                    lsn, err);
-    target_plan_fini(&plan);
+    tables_plan_fini(&plan);
     if (st != OK)
         target_unref(target);
     else
-        entry_target(t, e, i, target);
+        tables_entry_target(t, e, i, target);
     return st;
 }
 
@@ -635,13 +669,13 @@ enum status tables_fresh_exchange(struct tables *t, struct table_entry *e,
         if (e->fresh[i] != NULL)
             TRY(exchange_one(t, e, desc, i, lsn, err));
         else
-            entry_target(t, e, i, NULL);
+            tables_entry_target(t, e, i, NULL);
     }
     FAULT_POINT("resync-exchanged");
     TRY(history_resynced(t->options.history, e->oid, covered, err));
     atomic_store(&e->covered, covered);
     tables_fresh_detach(t, e);
-    entry_get(t, desc); /* its name may be another now */
+    tables_entry_get(t, desc); /* its name may be another now */
     entry_set(t, e, TABLE_LIFE_STREAMING, NULL);
     return OK;
 }

@@ -25,6 +25,8 @@ struct table_entry {
     atomic_ulong rejects;
     struct target **fresh;      /* what a copy fills, one per destination; NULL if there is none */
     _Atomic XLogRecPtr covered; /* commits at or below it are in the targets by a copy */
+    XLogRecPtr shaped; /* reorder thread: the targets have the shape of this position, or of a later
+                          one that comes again */
     atomic_uint changes;        /* grows with what makes a copy under way void */
     atomic_bool copying;        /* a copier has taken it */
     atomic_bool chunks_known;   /* the chunk store has, and follows, its values out of line */
@@ -67,7 +69,23 @@ enum status tables_add(struct tables *t, const struct rel_desc *desc, enum table
                        XLogRecPtr lsn, struct error *err) CHECKED;
 /* NULL if there is none. */
 struct table_entry *tables_find(struct tables *t, Oid root_oid);
-void tables_drop(struct tables *t, Oid oid);
+/* The source has dropped it; behind a barrier. What becomes of its targets: drop_table_strategy. */
+enum status tables_drop(struct tables *t, const struct rel_desc *was, struct error *err) CHECKED;
+/* reshape.c: a change of shape that the targets can follow with their rows in them, on the reorder
+ * thread. */
+struct tables_reshape {
+    struct table_entry *entry;
+    const struct rel_desc *before, *now;
+    XLogRecPtr lsn; /* of the commit's end */
+    /* All that was sent before is durable and will not come again; called before the first effect,
+     * not at all where the targets stay what they are. */
+    enum status (*fence)(void *ctx, struct error *err);
+    void *ctx;
+};
+/* *ret_reason: NULL if it is done, else why it cannot be and nothing may be taken for done: the table
+ * is to be copied again. malloc'd. */
+enum status tables_reshape(struct tables *t, const struct tables_reshape *r, char **ret_reason,
+                           struct error *err) CHECKED;
 /* Stops a table by name, durably: the stream goes on without it. */
 enum status tables_stop(struct tables *t, Oid root_oid, XLogRecPtr lsn, const char *reason,
                         struct error *err) CHECKED;

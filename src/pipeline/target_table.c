@@ -1,7 +1,7 @@
 /* The table behind a target: created, or checked before it is used. */
 #include "base/log.h"
 #include "native/type_name.h"
-#include "pipeline/tables.h"
+#include "pipeline/target_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,13 +11,6 @@
 #define NO_UUID                                                                                    \
     "00000000-0000-0000-0000-000000000000" /* not in an Atomic database: no EXCHANGE               \
                                             */
-
-struct found_table {
-    bool exists;
-    char engine[64], comment[100], uuid[40];
-    char sorting_key[1000], engine_full[1000]; /* cut: then they equal nothing */
-    uint64_t rows;
-};
 
 static void copy_field(char *to, size_t cap, const char *field, size_t len)
 {
@@ -45,8 +38,8 @@ static enum status found_row(void *ctx, const char *const *fields, const size_t 
     return OK;
 }
 
-static enum status look(struct destination *d, const char *database, const char *table,
-                        struct found_table *ret, struct error *err)
+enum status target_table_look(struct destination *d, const char *database, const char *table,
+                              struct found_table *ret, struct error *err)
 {
     CLEANUP_BUF struct buf sql = {0};
     *ret = (struct found_table){0};
@@ -59,7 +52,7 @@ static enum status look(struct destination *d, const char *database, const char 
     return destination_select(d, buf_cstr(&sql), found_row, ret, err);
 }
 
-static void full_name(struct buf *sql, const struct target *t)
+void target_full_name(struct buf *sql, const struct target *t)
 {
     sql_quote_ident(sql, t->database);
     buf_printf(sql, ".");
@@ -139,13 +132,13 @@ static enum status adopt(struct destination *d, const struct target *t,
                          "or rename it",
                          t->database, t->table);
     buf_printf(&sql, "ALTER TABLE ");
-    full_name(&sql, t);
+    target_full_name(&sql, t);
     buf_printf(&sql, " MODIFY COMMENT ");
     sql_quote_string(&sql, options->comment);
     return destination_execute(d, buf_cstr(&sql), err);
 }
 
-static bool same_database(const char *comment, const char *ours)
+bool target_comment_is_ours(const char *comment, const char *ours)
 {
     const char *slash = strrchr(ours, '/');
     size_t n = slash == NULL ? strlen(ours) : (size_t)(slash - ours) + 1;
@@ -156,7 +149,7 @@ static enum status drop(struct destination *d, const struct target *t, struct er
 {
     CLEANUP_BUF struct buf sql = {0};
     buf_printf(&sql, "DROP TABLE ");
-    full_name(&sql, t);
+    target_full_name(&sql, t);
     buf_printf(&sql, " SYNC");
     return destination_execute(d, buf_cstr(&sql), err);
 }
@@ -207,26 +200,26 @@ static enum status replace(struct destination *d, const struct target *t,
     }
     log_info("msg=\"target of an earlier load emptied\" table=%s", LOG_Q(t->table));
     buf_printf(&sql, "TRUNCATE TABLE ");
-    full_name(&sql, t);
+    target_full_name(&sql, t);
     return destination_execute(d, buf_cstr(&sql), err);
 }
 
 /* A retained table of a dropped source table gives up the name. Where the new name is taken, this
  * was done before a kill, and what has the old name is what the replay made of it since. */
-static enum status move_aside(struct destination *d, const struct target *t, const char *comment,
-                              XLogRecPtr lsn, struct error *err)
+enum status target_table_move_aside(struct destination *d, const struct target *t,
+                                    const char *comment, XLogRecPtr lsn, struct error *err)
 {
     CLEANUP_BUF struct buf sql = {0};
     struct found_table found;
     CLEANUP_FREE char *aside =
         xasprintf("%s_dropped_%08X%08X", t->table, (uint32_t)(lsn >> 32), (uint32_t)lsn);
-    TRY(look(d, t->database, aside, &found, err));
-    if (found.exists && same_database(found.comment, comment))
+    TRY(target_table_look(d, t->database, aside, &found, err));
+    if (found.exists && target_comment_is_ours(found.comment, comment))
         return drop(d, t, err);
     log_info("msg=\"retained target renamed, its name is needed\" table=%s to=%s", LOG_Q(t->table),
              LOG_Q(aside));
     buf_printf(&sql, "RENAME TABLE ");
-    full_name(&sql, t);
+    target_full_name(&sql, t);
     buf_printf(&sql, " TO ");
     sql_quote_ident(&sql, t->database);
     buf_printf(&sql, ".");
@@ -235,7 +228,7 @@ static enum status move_aside(struct destination *d, const struct target *t, con
 }
 
 /* The relation a comment of ours names. */
-static Oid comment_oid(const char *comment)
+Oid target_comment_oid(const char *comment)
 {
     const char *slash = strrchr(comment, '/');
     return slash == NULL ? InvalidOid : (Oid)strtoul(slash + 1, NULL, 10);
@@ -246,7 +239,7 @@ enum status target_table_has(struct destination *d, const char *database, const 
 {
     struct found_table found = {0};
     if (!d->options.null)
-        TRY(look(d, database, table, &found, err));
+        TRY(target_table_look(d, database, table, &found, err));
     *ret = found.exists && strcmp(found.comment, comment) == 0;
     return OK;
 }
@@ -270,21 +263,21 @@ enum status target_table_ensure(struct destination *d, const struct target *targ
     struct found_table found;
     if (d->options.null)
         return OK;
-    TRY(look(d, target->database, target->table, &found, err));
+    TRY(target_table_look(d, target->database, target->table, &found, err));
     if (!found.exists)
         return mode == TABLES_RESUME ? lost(target, "does not exist", TARGET_MISSING, ret_loss, err)
                                      : create(d, target, options, err);
     if (strcmp(found.comment, options->comment) == 0)
         return mode == TABLES_REPLACE ? replace(d, target, options, &found, err) : OK;
-    if (same_database(found.comment, options->comment)) {
+    if (target_comment_is_ours(found.comment, options->comment)) {
         /* read again after a restart: the later owner of the name is there already (it never goes
          * back), and of ours nothing is left to be done but its drop */
-        if (history_begins_after(history, comment_oid(found.comment), lsn))
+        if (history_begins_after(history, target_comment_oid(found.comment), lsn))
             return error_set(err, ERR_CONFIG, "dropped since; its target %s.%s is another table's",
                              target->database, target->table);
         if (mode == TABLES_RESUME)
             return lost(target, "is another table's", TARGET_TAKEN, ret_loss, err);
-        TRY(move_aside(d, target, options->comment, lsn, err));
+        TRY(target_table_move_aside(d, target, options->comment, lsn, err));
         return create(d, target, options, err);
     }
     if (mode == TABLES_RESUME)
@@ -296,7 +289,7 @@ enum status target_table_drop(struct destination *d, const struct target *t, str
 {
     CLEANUP_BUF struct buf sql = {0};
     buf_printf(&sql, "DROP TABLE IF EXISTS ");
-    full_name(&sql, t);
+    target_full_name(&sql, t);
     buf_printf(&sql, " SYNC");
     return destination_execute(d, buf_cstr(&sql), err);
 }
@@ -311,9 +304,9 @@ enum status target_table_fresh(struct destination *d, const struct target *fresh
 static void between(struct buf *sql, const struct target *a, const char *word,
                     const struct target *b)
 {
-    full_name(sql, a);
+    target_full_name(sql, a);
     buf_printf(sql, " %s ", word);
-    full_name(sql, b);
+    target_full_name(sql, b);
 }
 
 /* Neither statement may simply be sent again when its answer is lost: a second EXCHANGE undoes the
@@ -327,8 +320,8 @@ static enum status exchange(struct destination *d, const struct target *fresh,
     bool pair = strcmp(uuid, NO_UUID) == 0;
     for (;;) {
         struct found_table now, other;
-        TRY(look(d, target->database, target->table, &now, err));
-        TRY(look(d, fresh->database, fresh->table, &other, err));
+        TRY(target_table_look(d, target->database, target->table, &now, err));
+        TRY(target_table_look(d, fresh->database, fresh->table, &other, err));
         if (now.exists && (!other.exists || (!pair && strcmp(now.uuid, uuid) == 0)))
             return pair ? target_table_drop(d, &aside, err) : OK;
         buf_reset(&sql);
@@ -362,18 +355,18 @@ enum status target_table_exchange(struct destination *d, const struct target *fr
     struct found_table found, new;
     if (d->options.null)
         return OK;
-    TRY(look(d, fresh->database, fresh->table, &new, err));
-    TRY(look(d, target->database, target->table, &found, err));
+    TRY(target_table_look(d, fresh->database, fresh->table, &new, err));
+    TRY(target_table_look(d, target->database, target->table, &found, err));
     if (!new.exists)
         return error_set(err, ERR_CONFIG, "%s.%s was dropped by another", fresh->database,
                          fresh->table);
     if (found.exists && strcmp(found.comment, comment) != 0) {
-        if (!same_database(found.comment, comment))
+        if (!target_comment_is_ours(found.comment, comment))
             return error_set(err, ERR_CONFIG,
                              "target %s.%s exists and is not walshadow's (no comment of this "
                              "source): drop or rename it",
                              target->database, target->table);
-        TRY(move_aside(d, target, comment, lsn, err));
+        TRY(target_table_move_aside(d, target, comment, lsn, err));
     }
     return exchange(d, fresh, target, new.uuid, err);
 }
@@ -387,7 +380,7 @@ static enum status collect_name(void *ctx, const char *const *fields, const size
     CLEANUP_FREE char *database = xasprintf("%.*s", (int)lengths[0], fields[0]);
     CLEANUP_FREE char *table = xasprintf("%.*s", (int)lengths[1], fields[1]);
     const struct target t = {.database = database, .table = table};
-    full_name(list, &t);
+    target_full_name(list, &t);
     buf_put_u8(list, 0);
     return OK;
 }

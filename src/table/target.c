@@ -1,4 +1,5 @@
 #include "table/target.h"
+#include "native/type_name.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -50,8 +51,10 @@ static enum status check_overrides(const struct rel_desc *desc,
 {
     for (size_t i = 0; i < options->ncolumns; i++) {
         int attnum = options->columns[i].attnum;
-        if (attnum < 1 || attnum > desc->natts || desc->atts[attnum - 1].dropped)
+        if (attnum < 1 || attnum > desc->natts)
             return error_set(err, ERR_CONFIG, "columns: the table has no attnum %d", attnum);
+        if (desc->atts[attnum - 1].dropped)
+            continue; /* a mapping outlives its column */
         if (!att_has_values(&desc->atts[attnum - 1]))
             return error_set(err, ERR_CONFIG,
                              "columns: \"%s\" is a virtual generated column, which is not stored",
@@ -63,10 +66,30 @@ static enum status check_overrides(const struct rel_desc *desc,
     return OK;
 }
 
+/* A target that may hold NULL goes on doing so when the source's column no longer can: old versions
+ * of rows and tombstones have some. */
+static enum status plan_encoder(const struct att_desc *att, bool key, const char *override,
+                                const struct target_options *options, const struct ch_caps *caps,
+                                struct encoder *ret, struct error *err)
+{
+    const char *stored = override == NULL && !key && (size_t)att->attnum <= options->nstored
+                             ? options->stored_types[att->attnum - 1]
+                             : NULL;
+    TRY(encoder_plan(att, key, override, caps, ret, err));
+    if (stored == NULL || ret->nullable || type_text_accepts(stored, ret->ch_type))
+        return OK;
+    CLEANUP_FREE char *nullable = xasprintf("Nullable(%s)", ret->ch_type);
+    if (!type_text_accepts(stored, nullable))
+        return OK;
+    encoder_fini(ret);
+    return encoder_plan(att, key, stored, caps, ret, err);
+}
+
 /* One mapped column at the end of t->cols and its header. */
 static enum status add_column(struct target *t, const struct rel_desc *desc,
                               const struct att_desc *att, const struct target_override *override,
-                              const struct ch_caps *caps, struct error *err)
+                              const struct target_options *options, const struct ch_caps *caps,
+                              struct error *err)
 {
     struct target_column *col = &t->cols[t->ncols];
     struct column_header *header = &t->header->cols[t->ncols];
@@ -84,8 +107,8 @@ static enum status add_column(struct target *t, const struct rel_desc *desc,
                              name, att->attnum);
     if (name[0] == 0)
         return error_set(err, ERR_CONFIG, "column \"%s\" has an empty target name", att->name);
-    TRY(encoder_plan(att, col->key_index > 0, override != NULL ? override->type : NULL, caps,
-                     &col->encoder, err));
+    TRY(plan_encoder(att, col->key_index > 0, override != NULL ? override->type : NULL, options,
+                     caps, &col->encoder, err));
     header->name = xstrdup(name);
     header->type = xstrdup(col->encoder.ch_type);
     t->ncols++;
@@ -102,7 +125,7 @@ static enum status add_columns(struct target *t, const struct rel_desc *desc,
         const struct target_override *override = find_override(options, desc->atts[i].attnum);
         if (!att_has_values(&desc->atts[i]) || (options->ncolumns > 0 && override == NULL))
             continue;
-        TRY(add_column(t, desc, &desc->atts[i], override, caps, err));
+        TRY(add_column(t, desc, &desc->atts[i], override, options, caps, err));
         nkeys += t->cols[t->ncols - 1].key_index > 0;
     }
     if (desc->identity == IDENTITY_KEY && nkeys != desc->nkeys)

@@ -42,6 +42,10 @@ struct target_options {
         const char *target, *type;
     } * columns;
     size_t ncolumns;
+    /* types that the columns of attnums 1 … nstored have at the destination already, NULL where
+     * there is none: a column made Nullable stays so */
+    const char *const *stored_types;
+    size_t nstored;
 };
 
 /* ERR_CONFIG if a column's type is not carried or a name clashes: the table is skipped by name. */
@@ -53,6 +57,9 @@ static inline bool target_is_open(const struct target *t)
 {
     return !atomic_load_explicit(&t->closed, memory_order_relaxed);
 }
+
+/* What a column is created as, where that differs from what is sent. */
+const char *target_column_type(const struct target *t, unsigned i);
 
 /* DDL text, appended to out. All names quoted with backquotes. */
 void target_create_sql(const struct target *t, const struct target_options *options,

@@ -69,8 +69,7 @@ static void put_settings(const struct target *t, const struct target_options *op
         put_setting(out, &first, "min_bytes_for_wide_part = 1073741824");
 }
 
-/* What is sent as one type may be kept as another. */
-static const char *column_type(const struct target *t, unsigned i)
+const char *target_column_type(const struct target *t, unsigned i)
 {
     if (i < t->ncols && t->cols[i].encoder.column_type != NULL)
         return t->cols[i].encoder.column_type;
@@ -87,7 +86,7 @@ void target_create_sql(const struct target *t, const struct target_options *opti
     for (unsigned i = 0; i < t->header->ncols; i++) {
         buf_printf(out, i == 0 ? " (" : ", ");
         sql_quote_ident(out, t->header->cols[i].name);
-        buf_printf(out, " %s", column_type(t, i));
+        buf_printf(out, " %s", target_column_type(t, i));
     }
     buf_printf(out, ") ENGINE = ReplacingMergeTree(%s) ",
                t->soft_delete ? "`_lsn`" : "`_lsn`, `_is_deleted`");

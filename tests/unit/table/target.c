@@ -184,8 +184,9 @@ static void test_refused(void **state)
                    "column \"_xid\" has a name");
     r.atts[0].generated = 'v';
     assert_refused(&r, (const struct target_override[]){{1, NULL, NULL}}, 1, "virtual generated");
-    r.atts[0].dropped = true;
-    assert_refused(&r, (const struct target_override[]){{1, NULL, NULL}}, 1, "no attnum 1");
+    r.atts[0].dropped = true; /* a mapping outlives its column, but not that of the key */
+    assert_refused(&r, (const struct target_override[]){{1, NULL, NULL}}, 1,
+                   "all 1 columns of the key");
 }
 
 /* A name of ours is free where the target does not have that column; virtual columns are left out.

@@ -1,0 +1,27 @@
+/* Between the files that change the registry of tables (tables.c, reshape.c). */
+#pragma once
+#include "pipeline/target_internal.h"
+
+/* What a table is to become at one destination. */
+struct target_plan {
+    struct config_target ct;
+    char comment[80], fresh_name[80];
+    struct target_options options; /* .columns is the plan's own */
+};
+void tables_plan_make(struct tables *t, const struct rel_desc *desc, size_t i,
+                      struct target_plan *plan);
+void tables_plan_fini(struct target_plan *plan);
+/* The target of desc at destination i. ERR_CONFIG: it cannot be, or its name is another's. A table
+ * that is named otherwise at lsn (0: no table that is replicated is) has given up the name. */
+enum status tables_plan_target(struct tables *t, const struct rel_desc *desc, size_t i,
+                               const struct target_plan *plan, XLogRecPtr lsn, struct target **ret,
+                               struct error *err) CHECKED;
+/* The entry of desc, made if there is none, under its present name. */
+struct table_entry *tables_entry_get(struct tables *t, const struct rel_desc *desc);
+/* Takes the reference. */
+void tables_entry_target(struct tables *t, struct table_entry *e, size_t i, struct target *target);
+/* reshape.c: the target that a restart finds, which may be further than desc, the shape at lsn:
+ * renamed, made Nullable. As target_table_ensure. */
+enum status tables_resume_target(struct tables *t, const struct rel_desc *desc, size_t i,
+                                 struct target_plan *plan, XLogRecPtr lsn, struct target **ret,
+                                 enum target_loss *ret_loss, struct error *err) CHECKED;
