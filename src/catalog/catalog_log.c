@@ -26,6 +26,21 @@ struct catalog_log {
     struct buf frame; /* scratch of the writer */
 };
 
+static enum status parse_unseen(struct cursor c, struct catalog_log_entry *e, catalog_log_fn fn,
+                                void *ctx, struct error *err)
+{
+    e->lsn = cursor_u64(&c);
+    e->all = cursor_u8(&c) != 0;
+    e->n = cursor_left(&c) / sizeof(Oid);
+    CLEANUP_FREE Oid *oids = xcalloc(e->n + 1, sizeof *oids);
+    for (size_t i = 0; i < e->n; i++)
+        oids[i] = cursor_u32(&c);
+    e->oids = oids;
+    if (!cursor_ok(&c) || cursor_left(&c) > 0)
+        return error_set(err, ERR_DATA, "entry cut short");
+    return fn(ctx, e, err);
+}
+
 static enum status parse_body(const uint8_t *body, uint32_t len, catalog_log_fn fn, void *ctx,
                               struct error *err)
 {
@@ -40,8 +55,11 @@ static enum status parse_body(const uint8_t *body, uint32_t len, catalog_log_fn 
         return st;
     }
     case CATALOG_LOG_CAPTURED:
+    case CATALOG_LOG_SEEN:
         e.lsn = cursor_u64(&c);
         break;
+    case CATALOG_LOG_UNSEEN:
+        return parse_unseen(c, &e, fn, ctx, err);
     case CATALOG_LOG_STOP:
     case CATALOG_LOG_RESYNC:
     case CATALOG_LOG_RESYNCED: {
@@ -68,7 +86,7 @@ static bool frame_is_sound(struct cursor c)
     uint32_t len = cursor_u32(&c);
     uint32_t crc = cursor_u32(&c);
     const uint8_t *body = len == 0 || len > FRAME_MAX ? NULL : cursor_take(&c, len);
-    return body != NULL && body[0] >= CATALOG_LOG_DESC && body[0] <= CATALOG_LOG_RESYNCED &&
+    return body != NULL && body[0] >= CATALOG_LOG_DESC && body[0] <= CATALOG_LOG_SEEN &&
            crc32c(body, len) == crc;
 }
 
@@ -234,6 +252,23 @@ enum status catalog_log_put_captured(struct catalog_log *log, XLogRecPtr lsn, st
 {
     frame_begin(log, CATALOG_LOG_CAPTURED);
     buf_put_u64(&log->frame, lsn);
+    return frame_end(log, err);
+}
+
+enum status catalog_log_put_seen(struct catalog_log *log, XLogRecPtr lsn, struct error *err)
+{
+    frame_begin(log, CATALOG_LOG_SEEN);
+    buf_put_u64(&log->frame, lsn);
+    return frame_end(log, err);
+}
+
+enum status catalog_log_put_unseen(struct catalog_log *log, XLogRecPtr lsn, const Oid *oids,
+                                   size_t n, bool all, struct error *err)
+{
+    frame_begin(log, CATALOG_LOG_UNSEEN);
+    buf_put_u64(&log->frame, lsn);
+    buf_put_u8(&log->frame, all);
+    buf_put(&log->frame, oids, n * sizeof *oids);
     return frame_end(log, err);
 }
 

@@ -14,6 +14,8 @@ enum catalog_log_kind {
     CATALOG_LOG_STOP = 3,     /* of what stands in the log about one table, the last entry counts */
     CATALOG_LOG_RESYNC = 4,   /* it must be copied again */
     CATALOG_LOG_RESYNCED = 5, /* it was, with everything that had committed at lsn */
+    CATALOG_LOG_UNSEEN = 6,   /* the boundary at lsn was passed without a look (unseen.h) */
+    CATALOG_LOG_SEEN = 7,     /* as CAPTURED, and what was not known is known from lsn on */
 };
 
 struct catalog_log_entry {
@@ -22,6 +24,9 @@ struct catalog_log_entry {
     XLogRecPtr lsn;        /* all but DESC */
     Oid oid;               /* STOP, RESYNC, RESYNCED */
     const char *reason;    /* STOP, RESYNC; "" for RESYNCED */
+    const Oid *oids;       /* UNSEEN: n of them */
+    size_t n;
+    bool all; /* UNSEEN */
 };
 typedef enum status (*catalog_log_fn)(void *ctx, const struct catalog_log_entry *entry,
                                       struct error *err);
@@ -34,6 +39,10 @@ enum status catalog_log_put_desc(struct catalog_log *log, const struct rel_desc 
                                  struct error *err) CHECKED;
 enum status catalog_log_put_captured(struct catalog_log *log, XLogRecPtr lsn,
                                      struct error *err) CHECKED;
+enum status catalog_log_put_seen(struct catalog_log *log, XLogRecPtr lsn,
+                                 struct error *err) CHECKED;
+enum status catalog_log_put_unseen(struct catalog_log *log, XLogRecPtr lsn, const Oid *oids,
+                                   size_t n, bool all, struct error *err) CHECKED;
 /* kind: STOP, RESYNC or RESYNCED. */
 enum status catalog_log_put_state(struct catalog_log *log, enum catalog_log_kind kind, Oid oid,
                                   XLogRecPtr lsn, const char *reason, struct error *err) CHECKED;

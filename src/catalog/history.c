@@ -2,6 +2,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "catalog/catalog_log.h"
+#include "catalog/unseen.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -28,10 +29,11 @@ struct file_entry {
 };
 
 struct history {
-    pthread_rwlock_t lock; /* guards the tables and captured */
+    pthread_rwlock_t lock; /* guards the tables, captured and unseen */
     struct relation *relations;
     struct file_entry *files;
     XLogRecPtr captured;
+    struct unseen unseen;
     atomic_ulong generation;
     pthread_mutex_t append_lock; /* serialises writers of the log file */
     struct catalog_log *log;
@@ -95,15 +97,47 @@ static void state_set(struct relation *r, enum history_state state, const char *
     r->state = state;
 }
 
+/* Descriptors count once the entry behind them says through where: a kill may have come between. */
+struct loading {
+    struct history *h;
+    struct rel_desc **pending;
+    size_t n;
+};
+
+static void pending_end(struct loading *l, XLogRecPtr valid_from, bool any)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        if (any || l->pending[i]->valid_from == valid_from)
+            version_add(l->h, l->pending[i]);
+        rel_desc_unref(l->pending[i]);
+    }
+    free(l->pending);
+    l->pending = NULL;
+    l->n = 0;
+}
+
 static enum status load_entry(void *ctx, const struct catalog_log_entry *entry, struct error *err)
 {
-    struct history *h = ctx;
+    struct loading *l = ctx;
+    struct history *h = l->h;
     (void)err;
     switch (entry->kind) {
     case CATALOG_LOG_DESC:
-        version_add(h, entry->desc);
+        l->pending = xrealloc(l->pending, (l->n + 1) * sizeof(struct rel_desc *));
+        l->pending[l->n++] = rel_desc_ref(entry->desc);
         break;
     case CATALOG_LOG_CAPTURED:
+        pending_end(l, 0, true);
+        h->captured = MAX(h->captured, entry->lsn);
+        break;
+    case CATALOG_LOG_UNSEEN:
+        pending_end(l, UINT64_MAX, false); /* of a capture here that was not finished */
+        unseen_add(&h->unseen, entry->lsn, entry->oids, entry->n, entry->all);
+        h->captured = MAX(h->captured, entry->lsn);
+        break;
+    case CATALOG_LOG_SEEN:
+        pending_end(l, entry->lsn, false); /* others: of a look before that was not finished */
+        unseen_end(&h->unseen, entry->lsn);
         h->captured = MAX(h->captured, entry->lsn);
         break;
     case CATALOG_LOG_STOP:
@@ -127,7 +161,9 @@ enum status history_open(const char *path, struct history **ret, struct error *e
     struct history *h = xcalloc(1, sizeof *h);
     pthread_rwlock_init(&h->lock, NULL);
     pthread_mutex_init(&h->append_lock, NULL);
-    enum status st = catalog_log_open(path, load_entry, h, &h->log, err);
+    struct loading loading = {.h = h};
+    enum status st = catalog_log_open(path, load_entry, &loading, &h->log, err);
+    pending_end(&loading, UINT64_MAX, false);
     if (st != OK) {
         history_free(h);
         return st;
@@ -154,21 +190,23 @@ void history_free(struct history *h)
         HASH_DEL(h->files, f);
         free(f);
     }
+    unseen_free(&h->unseen);
     catalog_log_close(h->log);
     pthread_rwlock_destroy(&h->lock);
     pthread_mutex_destroy(&h->append_lock);
     free(h);
 }
 
-enum status history_append(struct history *h, struct rel_desc *const *descs, size_t n,
-                           XLogRecPtr captured_through, struct error *err)
+static enum status append(struct history *h, struct rel_desc *const *descs, size_t n,
+                          XLogRecPtr captured_through, bool seen, struct error *err)
 {
     enum status st = OK;
     pthread_mutex_lock(&h->append_lock);
     for (size_t i = 0; i < n && st == OK; i++)
         st = catalog_log_put_desc(h->log, descs[i], err);
     if (st == OK)
-        st = catalog_log_put_captured(h->log, captured_through, err);
+        st = seen ? catalog_log_put_seen(h->log, captured_through, err)
+                  : catalog_log_put_captured(h->log, captured_through, err);
     FAULT_POINT("catalog-log-before-sync");
     if (st == OK)
         st = catalog_log_sync(h->log, err);
@@ -176,12 +214,84 @@ enum status history_append(struct history *h, struct rel_desc *const *descs, siz
         pthread_rwlock_wrlock(&h->lock);
         for (size_t i = 0; i < n; i++)
             version_add(h, descs[i]);
+        if (seen)
+            unseen_end(&h->unseen, captured_through);
         h->captured = MAX(h->captured, captured_through);
         pthread_rwlock_unlock(&h->lock);
         atomic_fetch_add(&h->generation, 1);
     }
     pthread_mutex_unlock(&h->append_lock);
     return st;
+}
+
+enum status history_append(struct history *h, struct rel_desc *const *descs, size_t n,
+                           XLogRecPtr captured_through, struct error *err)
+{
+    return append(h, descs, n, captured_through, false, err);
+}
+
+enum status history_append_seen(struct history *h, struct rel_desc *const *descs, size_t n,
+                                XLogRecPtr lsn, struct error *err)
+{
+    return append(h, descs, n, lsn, true, err);
+}
+
+enum status history_pass_unseen(struct history *h, XLogRecPtr lsn, const Oid *oids, size_t n,
+                                bool all, struct error *err)
+{
+    pthread_mutex_lock(&h->append_lock);
+    enum status st = catalog_log_put_unseen(h->log, lsn, oids, n, all, err);
+    if (st == OK)
+        st = catalog_log_sync(h->log, err);
+    if (st == OK) {
+        pthread_rwlock_wrlock(&h->lock);
+        unseen_add(&h->unseen, lsn, oids, n, all);
+        h->captured = MAX(h->captured, lsn);
+        pthread_rwlock_unlock(&h->lock);
+        atomic_fetch_add(&h->generation, 1);
+    }
+    pthread_mutex_unlock(&h->append_lock);
+    return st;
+}
+
+bool history_is_unseen(struct history *h, Oid oid, XLogRecPtr lsn)
+{
+    pthread_rwlock_rdlock(&h->lock);
+    bool unseen = unseen_has(&h->unseen, oid, lsn);
+    pthread_rwlock_unlock(&h->lock);
+    return unseen;
+}
+
+bool history_any_unseen(struct history *h, XLogRecPtr lsn)
+{
+    pthread_rwlock_rdlock(&h->lock);
+    bool any = unseen_any(&h->unseen, lsn);
+    pthread_rwlock_unlock(&h->lock);
+    return any;
+}
+
+bool history_unseen_from(struct history *h, XLogRecPtr lsn, struct buf *oids, bool *ret_all)
+{
+    pthread_rwlock_rdlock(&h->lock);
+    bool any = unseen_at(&h->unseen, false, lsn, oids, ret_all);
+    pthread_rwlock_unlock(&h->lock);
+    return any;
+}
+
+bool history_unseen_until(struct history *h, XLogRecPtr lsn, struct buf *oids, bool *ret_all)
+{
+    pthread_rwlock_rdlock(&h->lock);
+    bool any = unseen_at(&h->unseen, true, lsn, oids, ret_all);
+    pthread_rwlock_unlock(&h->lock);
+    return any;
+}
+
+XLogRecPtr history_next_seen(struct history *h, XLogRecPtr lsn)
+{
+    pthread_rwlock_rdlock(&h->lock);
+    XLogRecPtr next = unseen_next_end(&h->unseen, lsn);
+    pthread_rwlock_unlock(&h->lock);
+    return next;
 }
 
 XLogRecPtr history_captured_lsn(struct history *h)
@@ -238,6 +348,22 @@ struct rel_desc *history_by_oid(struct history *h, Oid oid, XLogRecPtr lsn)
     struct rel_desc *d = r == NULL ? NULL : version_at(r, lsn);
     pthread_rwlock_unlock(&h->lock);
     return d;
+}
+
+XLogRecPtr history_unseen_file_lsn(struct history *h, Oid oid)
+{
+    struct relation *r;
+    XLogRecPtr until, from;
+    pthread_rwlock_rdlock(&h->lock);
+    from = unseen_last_from(&h->unseen, oid, &until);
+    HASH_FIND(hh, h->relations, &oid, sizeof oid, r);
+    struct rel_desc *before = r == NULL || from == 0 ? NULL : version_at(r, from);
+    struct rel_desc *now = before == NULL ? NULL : version_at(r, until);
+    pthread_rwlock_unlock(&h->lock);
+    bool moved = now != NULL && !rel_file_locator_equal(before->toast_locator, now->toast_locator);
+    rel_desc_unref(before);
+    rel_desc_unref(now);
+    return moved ? from : 0;
 }
 
 bool history_begins_after(struct history *h, Oid oid, XLogRecPtr lsn)

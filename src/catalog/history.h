@@ -22,6 +22,28 @@ enum status history_append(struct history *h, struct rel_desc *const *descs, siz
                            XLogRecPtr captured_through, struct error *err) CHECKED;
 XLogRecPtr history_captured_lsn(struct history *h);
 
+/* The boundary at lsn is passed without its shapes, durably: what it changed is not known from
+ * there on, until history_append_seen. oids: changed in any way; all: any relation may be named
+ * otherwise now. */
+enum status history_pass_unseen(struct history *h, XLogRecPtr lsn, const Oid *oids, size_t n,
+                                bool all, struct error *err) CHECKED;
+/* As history_append, and everything that was not known is from lsn on. */
+enum status history_append_seen(struct history *h, struct rel_desc *const *descs, size_t n,
+                                XLogRecPtr lsn, struct error *err) CHECKED;
+/* A commit at lsn finds the relation changed in a way that is not known: its rows are no use. */
+bool history_is_unseen(struct history *h, Oid oid, XLogRecPtr lsn);
+bool history_any_unseen(struct history *h, XLogRecPtr lsn);
+/* The relations that are not known from lsn on, appended to oids (NULL: only asks); *ret_all is set
+ * if it may be any. False: there are none. */
+bool history_unseen_from(struct history *h, XLogRecPtr lsn, struct buf *oids, bool *ret_all);
+/* Those that are known again from lsn on; of UINT64_MAX: those that are not known yet. */
+bool history_unseen_until(struct history *h, XLogRecPtr lsn, struct buf *oids, bool *ret_all);
+/* The first LSN behind lsn from which something is known again; UINT64_MAX: there is none. */
+XLogRecPtr history_next_seen(struct history *h, XLogRecPtr lsn);
+/* What the chunk store has of the relation from before belongs to another file, which it lost while
+ * that could not be seen: nothing of the present file is older. 0: that is not so. */
+XLogRecPtr history_unseen_file_lsn(struct history *h, Oid oid);
+
 /* The shape a committed row of this file has: PostgreSQL reads every tuple of a file with any later
  * shape of that same file, so the newest shape at or below lsn serves, else the oldest known one.
  * *ret_toast: the file is the TOAST table of the relation returned. NULL: not known. */

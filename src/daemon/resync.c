@@ -258,7 +258,8 @@ static enum status seed_part(struct copier *c, const struct resync *s, const str
     sql_result_free(r);
     if (sql.len == 0)
         return error_set(err, ERR_RETRY, "its TOAST table is gone at the source");
-    TRY(copy_chunks_new(c->d->toast, part->oid, s->lsn, &chunks, err));
+    XLogRecPtr moved = history_unseen_file_lsn(c->d->history, part->oid);
+    TRY(copy_chunks_new(c->d->toast, part->oid, MAX(s->lsn, moved), &chunks, err));
     enum status st = copy_messages(c, s, buf_cstr(&sql), chunk_message, chunks, err);
     if (st == OK)
         st = copy_chunks_end(chunks, err);

@@ -50,6 +50,7 @@ enum status daemon_shadow_start(struct daemon *d, struct error *err)
     d->reader = shadow_reader_new(&ro);
     d->boundary.history = d->history;
     d->boundary.walsender = d->walsender;
+    d->boundary.cluster = d->cluster;
     d->boundary.reader = d->reader;
     d->boundary.stopping = &d->stopping;
     return daemon_check(d, err); /* a stop that came before they were known did not wake them */

@@ -94,6 +94,16 @@ static enum status hold(void *ctx, XLogRecPtr commit_end, const Oid *oids, size_
     return boundary_hold(&d->boundary, commit_end, oids, n, all, err);
 }
 
+static bool look_due(void *ctx, XLogRecPtr lsn, XLogRecPtr *ret_next)
+{
+    return boundary_look_due(&((struct daemon *)ctx)->boundary, lsn, ret_next);
+}
+
+static enum status look(void *ctx, XLogRecPtr lsn, bool *ret_seen, struct error *err)
+{
+    return boundary_look(&((struct daemon *)ctx)->boundary, lsn, ret_seen, err);
+}
+
 /* On the reorder thread: the status thread completes the load. */
 static void tell_decided(struct daemon *d)
 {
@@ -250,6 +260,8 @@ enum status daemon_stream_start(struct daemon *d, struct error *err)
         .ctx = d,
         .feed = feed,
         .segments_done = segments_done,
+        .look_due = look_due,
+        .look = look,
     };
     struct pump *pump = NULL;
     struct error quiet;

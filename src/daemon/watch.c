@@ -60,7 +60,7 @@ static bool has_work(struct daemon *d)
     return atomic_load(&pipeline_reorder(d->pipeline)->read_lsn) < received;
 }
 
-/* A shadow that is not ready, and why the stream waits for it: a transaction with more than 64
+/* A shadow that is not ready, and why changed tables wait for it: a transaction with more than 64
  * subtransactions that was open when it started keeps it closed (notes C5). */
 static void shadow_waiting(struct daemon *d, char *text, size_t cap)
 {

@@ -58,7 +58,7 @@ static enum status again(const struct boundary *b, const struct rel_desc *d,
  * pages which the load did not know of. */
 static bool began_before_load(const struct boundary *b)
 {
-    return atomic_load(&b->r->load_guard) &&
+    return atomic_load(&b->r->load_guard) && b->commit->head.xid != InvalidTransactionId &&
            xid_precedes(b->commit->head.xid, b->r->options.load_xid);
 }
 
@@ -308,11 +308,82 @@ static enum status compare_all(const struct boundary *b, struct error *err)
     return OK;
 }
 
+static int oid_order(const void *a, const void *b)
+{
+    Oid x = *(const Oid *)a, y = *(const Oid *)b;
+    return x < y ? -1 : x > y;
+}
+
+static size_t oids_unique(struct buf *oids)
+{
+    Oid *o = (Oid *)oids->data;
+    size_t n = oids->len / sizeof *o, kept = 0;
+    if (n > 1)
+        qsort(o, n, sizeof *o, oid_order);
+    for (size_t i = 0; i < n; i++)
+        if (kept == 0 || o[i] != o[kept - 1])
+            o[kept++] = o[i];
+    return kept;
+}
+
+/* Those of the relations that exist are copied again. */
+static enum status again_unseen(const struct boundary *b, const Oid *oids, size_t n,
+                                struct error *err)
+{
+    enum status st = OK;
+    for (size_t i = 0; i < n && st == OK; i++) {
+        struct rel_desc *d = history_by_oid(b->r->history, oids[i], b->commit->end);
+        if (d != NULL && relation_refused(d) == NULL)
+            st = again(b, d, RESYNC_UNSEEN,
+                       "it changed while the shadow accepted no connections: a transaction with more "
+                       "than 64 subtransactions was open when it started",
+                       err);
+        rel_desc_unref(d);
+    }
+    return st;
+}
+
+/* What is gone has no chunks. */
+static enum status drop_chunks(const struct boundary *b, Oid oid, struct error *err)
+{
+    struct rel_desc *before = history_by_oid(b->r->history, oid, b->commit->end - 1);
+    struct rel_desc *now = history_by_oid(b->r->history, oid, b->commit->end);
+    const struct toast_event reset = {.kind = TOAST_RESET, .owner = oid, .lsn = b->commit->end};
+    bool gone = before != NULL && before->toast_oid != InvalidOid && now == NULL;
+    rel_desc_unref(before);
+    rel_desc_unref(now);
+    return gone ? toast_store_put(b->r->toast_store, &reset, 1, err) : OK;
+}
+
+enum status ddl_shapes_known(struct reorder *r, XLogRecPtr lsn, struct error *err)
+{
+    const struct xact_frame here = {.end = lsn};
+    const struct ddl_facts none = {0};
+    const struct boundary b = {r, &here, &none};
+    CLEANUP_BUF struct buf oids = {0};
+    bool all = false;
+    if (!history_unseen_until(r->history, lsn, &oids, &all))
+        return OK;
+    size_t n = oids_unique(&oids);
+    const Oid *rels = (const Oid *)oids.data;
+    if (all)
+        TRY(compare_all(&b, err));
+    for (enum phase phase = 0; phase < PHASES && !all; phase++)
+        for (size_t i = 0; i < n; i++)
+            TRY(relation_compare(&b, rels[i], phase, err));
+    for (size_t i = 0; i < n; i++)
+        TRY(drop_chunks(&b, rels[i], err));
+    return again_unseen(&b, rels, n, err);
+}
+
 enum status ddl_apply(struct reorder *r, const struct xact_frame *commit,
                       const struct ddl_facts *facts, struct error *err)
 {
     struct boundary b = {r, commit, facts};
     const Oid *rels = xact_frame_rels(commit);
+    CLEANUP_BUF struct buf unseen = {0};
+    if (history_unseen_from(r->history, commit->end, &unseen, NULL))
+        TRY(again_unseen(&b, (const Oid *)unseen.data, oids_unique(&unseen), err));
     if (commit->head.flags & XACT_ALL_RELS)
         return compare_all(&b, err);
     for (enum phase phase = 0; phase < PHASES; phase++)

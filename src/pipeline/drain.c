@@ -31,6 +31,8 @@ static void note_unknown_file(struct drain *d, const struct change_frame *f)
 {
     if (f->locator.rel_number < FirstNormalObjectId || d->commit->end <= d->r->options.load_end)
         return; /* pg_largeobject; or dropped before the load ended */
+    if (history_any_unseen(d->r->history, d->commit->end))
+        return; /* its table is copied again once it is known */
     atomic_fetch_add(&d->r->unknown_files, 1);
     for (size_t i = 0; i < d->r->nunknown; i++)
         if (rel_file_locator_equal(d->r->unknown[i], f->locator))

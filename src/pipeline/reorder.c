@@ -201,6 +201,15 @@ static enum status running(struct reorder *r, const struct running_frame *f, str
     return h->running == NULL ? OK : h->running(h->ctx, f->oldest_running, err);
 }
 
+static enum status shapes_known(struct reorder *r, const struct shapes_frame *f, struct error *err)
+{
+    routes_forget(r->routes);
+    if (f->end > r->options.skip_until)
+        TRY(ddl_shapes_known(r, f->end, err));
+    routes_forget(r->routes);
+    return OK;
+}
+
 /* The first frame, or several; *ret_len: the bytes taken. */
 static enum status take_frames(struct reorder *r, const struct frame_head *head, size_t len,
                                size_t *ret_len, struct error *err)
@@ -227,6 +236,8 @@ static enum status take_frames(struct reorder *r, const struct frame_head *head,
         return OK;
     case FRAME_RUNNING:
         return running(r, (const struct running_frame *)head, err);
+    case FRAME_SHAPES:
+        return shapes_known(r, (const struct shapes_frame *)head, err);
     case FRAME_AUX:
         break;
     }

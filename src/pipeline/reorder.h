@@ -102,5 +102,7 @@ struct ddl_facts { /* of the transaction's rows */
 };
 enum status ddl_apply(struct reorder *r, const struct xact_frame *commit,
                       const struct ddl_facts *facts, struct error *err) CHECKED;
+/* What could not be seen at its boundary is known for commits from lsn on. */
+enum status ddl_shapes_known(struct reorder *r, XLogRecPtr lsn, struct error *err) CHECKED;
 enum status ddl_truncate(struct reorder *r, const struct truncate_frame *f, XLogRecPtr lsn,
                          struct error *err) CHECKED;

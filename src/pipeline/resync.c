@@ -99,7 +99,8 @@ bool resync_has_shape(const struct resync *s, struct rel_desc *const *all, size_
 static bool same_at(struct history *h, const struct rel_desc *d, XLogRecPtr lsn)
 {
     struct rel_desc *known = history_by_oid(h, d->oid, lsn);
-    bool same = known != NULL && rel_desc_equal(known, d, true);
+    bool same =
+        known != NULL && !history_is_unseen(h, d->oid, lsn) && rel_desc_equal(known, d, true);
     rel_desc_unref(known);
     return same;
 }

@@ -122,15 +122,16 @@ struct route *route_new_fresh(struct tables *tables, struct table_entry *e, stru
     return NULL;
 }
 
+/* unseen: desc is not the relation's present shape, which is not known. */
 static struct route *route_build(struct tables *tables, struct rel_desc *desc,
-                                 struct rel_desc *root, bool toast)
+                                 struct rel_desc *root, bool toast, bool unseen)
 {
     struct route *r = route_alloc(tables, desc);
     bool any = false, mapped = true;
     r->toast = toast;
     r->key_differs = root->oid != desc->oid && key_differs(desc, root);
     struct table_entry *e = tables_find(tables, root->oid);
-    if (e == NULL || !table_is_live(e))
+    if (e == NULL || !table_is_live(e) || unseen)
         return r;
     if (toast) {
         r->table = e;
@@ -151,7 +152,8 @@ static struct route *route_build_at(struct tables *tables, struct rel_desc *desc
     struct rel_desc *root = NULL;
     if (desc->root_oid != 0 && desc->root_oid != desc->oid)
         root = history_by_oid(history, desc->root_oid, lsn);
-    struct route *r = route_build(tables, desc, root == NULL ? desc : root, toast);
+    struct route *r = route_build(tables, desc, root == NULL ? desc : root, toast,
+                                  history_is_unseen(history, desc->oid, lsn));
     rel_desc_unref(root);
     return r;
 }

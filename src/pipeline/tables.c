@@ -476,7 +476,7 @@ bool tables_selects(const struct tables *t, const struct rel_desc *desc)
     return any && relation_refused(desc) == NULL;
 }
 
-static const char *const cause_names[] = {"asked", "shape",        "rewrite", "partition",
+static const char *const cause_names[] = {"asked", "shape",        "rewrite", "partition", "unseen",
                                           "load",  "initial_copy", "target",  "values"};
 
 enum status tables_resync(struct tables *t, Oid root_oid, XLogRecPtr lsn, enum resync_cause cause,

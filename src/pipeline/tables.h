@@ -94,6 +94,7 @@ enum resync_cause {
     RESYNC_SHAPE,        /* columns, key, name */
     RESYNC_REWRITE,      /* VACUUM FULL and the like of a table without a key; a rewriting ALTER */
     RESYNC_PARTITION,    /* a partition left, came or was emptied */
+    RESYNC_UNSEEN,       /* changed while the shadow accepted no connections */
     RESYNC_LOAD,         /* the initial load could not have it whole */
     RESYNC_INITIAL_COPY, /* initial_load = copy */
     RESYNC_TARGET,       /* there is no target, or it was not kept for a time */

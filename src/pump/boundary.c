@@ -10,6 +10,7 @@
 #include <time.h>
 
 #define READ_RETRY_MS 100
+#define CLOSED_NS UINT64_C(2000000000) /* from replayed to accepting takes a moment */
 
 void boundary_init(struct boundary *b)
 {
@@ -28,11 +29,34 @@ static void set_waiting(struct boundary *b, const char *text)
     pthread_mutex_unlock(&b->lock);
 }
 
-/* The shadow may be restarting or not yet accept connections: as long as it takes. */
+static bool is_accepting(const struct boundary *b)
+{
+    return shadow_cluster_state(b->cluster) == SHADOW_READY;
+}
+
+/* It runs, has replayed everything it may, and accepts nobody. *since_ns: of the caller, 0 at
+ * first.
+ */
+static bool is_closed(const struct boundary *b, XLogRecPtr at, uint64_t *since_ns)
+{
+    uint64_t now = clock_now_ns();
+    if (shadow_cluster_state(b->cluster) != SHADOW_STARTING ||
+        shadow_walsender_connections(b->walsender) == 0 ||
+        shadow_walsender_applied(b->walsender) < at) {
+        *since_ns = 0;
+        return false;
+    }
+    *since_ns = *since_ns == 0 ? now : *since_ns;
+    return now - *since_ns >= CLOSED_NS;
+}
+
+/* The shadow may be restarting: as long as it takes. ERR_RETRY: it accepts no connections, and
+ * waiting does not help. */
 static enum status read_catalog(struct boundary *b, XLogRecPtr at, const Oid *oids, size_t n,
                                 struct rel_desc ***ret, size_t *ret_n, struct error *err)
 {
     bool logged = false;
+    uint64_t closed_ns = 0;
     shadow_reader_expect(b->reader, at, at);
     for (;;) {
         enum status st = shadow_reader_read(b->reader, oids, n, ret, ret_n, err);
@@ -40,6 +64,8 @@ static enum status read_catalog(struct boundary *b, XLogRecPtr at, const Oid *oi
             return st;
         if (atomic_load(b->stopping))
             return error_set(err, ERR_CANCELLED, "stopping");
+        if (is_closed(b, at, &closed_ns))
+            return ERR_RETRY;
         if (!logged)
             log_info("msg=\"waiting for the shadow's catalog\" lsn=" LSN_FMT " error=%s",
                      LSN_ARGS(at), LOG_Q(err->message));
@@ -111,8 +137,9 @@ static Oid *known_oids(struct boundary *b, XLogRecPtr lsn, size_t *ret_n)
     return oids;
 }
 
+/* ERR_RETRY: the shadow accepts no connections. */
 static enum status capture(struct boundary *b, XLogRecPtr lsn, const Oid *oids, size_t n, bool all,
-                           struct error *err)
+                           bool seen, struct error *err)
 {
     struct rel_desc **read = NULL;
     size_t nread = 0;
@@ -124,7 +151,8 @@ static enum status capture(struct boundary *b, XLogRecPtr lsn, const Oid *oids, 
     TRY(read_catalog(b, lsn, all ? NULL : oids, all ? 0 : n, &read, &nread, err));
     struct rel_desc **changed = xcalloc(nread + n, sizeof(struct rel_desc *));
     size_t nchanged = differences(b, lsn, read, nread, oids, n, changed);
-    enum status st = history_append(b->history, changed, nchanged, lsn, err);
+    enum status st = seen ? history_append_seen(b->history, changed, nchanged, lsn, err)
+                          : history_append(b->history, changed, nchanged, lsn, err);
     for (size_t i = 0; i < nchanged; i++)
         rel_desc_unref(changed[i]);
     free(changed);
@@ -132,7 +160,7 @@ static enum status capture(struct boundary *b, XLogRecPtr lsn, const Oid *oids, 
     return st;
 }
 
-static void note_hold(struct boundary *b, uint64_t ns)
+static void note_hold(struct boundary *b, uint64_t ns, const char *kind)
 {
     double ms = (double)ns / 1e6;
     pthread_mutex_lock(&b->lock);
@@ -141,7 +169,34 @@ static void note_hold(struct boundary *b, uint64_t ns)
     b->waiting[0] = '\0';
     pthread_mutex_unlock(&b->lock);
     metric_observe_ns(metric_series_get(METRIC_HOLD_SECONDS, NULL, NULL), ns);
-    metric_add(metric_series_get(METRIC_HOLDS, "shape", NULL), 1);
+    metric_add(metric_series_get(METRIC_HOLDS, kind, NULL), 1);
+}
+
+static enum status pass_unseen(struct boundary *b, XLogRecPtr lsn, const Oid *oids, size_t n,
+                               bool all, struct error *err)
+{
+    log_warn(
+        "msg=\"the shadow accepts no connections: what this commit changed is looked at later, "
+        "its tables are copied again\" lsn=" LSN_FMT " relations=%zu",
+        LSN_ARGS(lsn), n);
+    FAULT_POINT("unseen-before-pass");
+    TRY(history_pass_unseen(b->history, lsn, oids, n, all, err));
+    FAULT_POINT("unseen-passed");
+    return OK;
+}
+
+/* With what was passed before, if there is such. ERR_RETRY: it cannot be seen now. */
+static enum status see(struct boundary *b, XLogRecPtr lsn, const Oid *oids, size_t n, bool all,
+                       struct error *err)
+{
+    CLEANUP_BUF struct buf every = {0};
+    buf_put(&every, oids, n * sizeof *oids);
+    bool behind = history_unseen_until(b->history, UINT64_MAX, &every, &all);
+    if (behind && !is_accepting(b))
+        return ERR_RETRY;
+    TRY(shadow_walsender_wait_applied(b->walsender, lsn, UINT64_MAX, err));
+    FAULT_POINT("boundary-before-capture");
+    return capture(b, lsn, (const Oid *)every.data, every.len / sizeof *oids, all, behind, err);
 }
 
 enum status boundary_hold(struct boundary *b, XLogRecPtr commit_end, const Oid *oids, size_t n,
@@ -154,11 +209,43 @@ enum status boundary_hold(struct boundary *b, XLogRecPtr commit_end, const Oid *
     snprintf(text, sizeof text, "shadow: replay through the shape change at " LSN_FMT,
              LSN_ARGS(commit_end));
     set_waiting(b, text);
-    TRY(shadow_walsender_wait_applied(b->walsender, commit_end, UINT64_MAX, err));
-    FAULT_POINT("boundary-before-capture");
-    TRY(capture(b, commit_end, oids, n, all, err));
-    note_hold(b, clock_now_ns() - start);
+    enum status st = see(b, commit_end, oids, n, all, err);
+    bool passed = st == ERR_RETRY;
+    if (passed)
+        st = pass_unseen(b, commit_end, oids, n, all, err);
+    TRY(st);
+    note_hold(b, clock_now_ns() - start, passed ? "unseen" : "shape");
     log_debug("msg=\"boundary captured\" lsn=" LSN_FMT " relations=%zu", LSN_ARGS(commit_end), n);
+    return OK;
+}
+
+bool boundary_look_due(struct boundary *b, XLogRecPtr lsn, XLogRecPtr *ret_next)
+{
+    bool behind = history_unseen_until(b->history, UINT64_MAX, NULL, NULL);
+    *ret_next = behind ? 0 : history_next_seen(b->history, lsn);
+    if (lsn <= history_captured_lsn(b->history))
+        return history_unseen_until(b->history, lsn, NULL, NULL);
+    return behind && is_accepting(b);
+}
+
+enum status boundary_look(struct boundary *b, XLogRecPtr lsn, bool *ret_seen, struct error *err)
+{
+    *ret_seen = true;
+    if (lsn <= history_captured_lsn(b->history))
+        return OK; /* replayed */
+    uint64_t start = clock_now_ns();
+    set_waiting(b, "shadow: replay up to a look at what changed while it accepted no connections");
+    FAULT_POINT("unseen-before-look");
+    enum status st = see(b, lsn, NULL, 0, false, err);
+    *ret_seen = st == OK;
+    if (st != OK && st != ERR_RETRY)
+        return st;
+    FAULT_POINT("unseen-seen");
+    note_hold(b, clock_now_ns() - start, "unseen");
+    if (*ret_seen)
+        log_info("msg=\"the shadow accepts connections again: what changed meanwhile is known\" "
+                 "lsn=" LSN_FMT,
+                 LSN_ARGS(lsn));
     return OK;
 }
 

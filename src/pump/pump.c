@@ -44,6 +44,8 @@ struct pump {
     XLogRecPtr sent_flush;
     XLogRecPtr last_end, ended_at; /* window mode */
     XLogRecPtr record_end;         /* of the last record */
+    bool record_is_switch;         /* and for a standby it ends only with its segment */
+    XLogRecPtr look_at, looked;    /* from where on a look may be due; where one succeeded last */
     XLogRecPtr published;          /* the archive's limit */
     uint64_t saved_version;        /* of the filenodes */
     uint64_t first_segment;
@@ -135,6 +137,25 @@ static enum status window_record(struct pump *p, const struct wal_record *record
     return OK;
 }
 
+/* At the end of a record: shapes that could not be seen at their boundary. */
+static enum status look(struct pump *p, XLogRecPtr end, struct error *err)
+{
+    bool seen = false;
+    if (end == p->looked || p->record_is_switch ||
+        !p->options.look_due(p->options.ctx, end, &p->look_at))
+        return OK;
+    TRY(wal_filter_flush(p->filter, err));
+    publish(p);
+    TRY(p->options.look(p->options.ctx, end, &seen, err));
+    if (!seen)
+        return OK;
+    p->looked = end;
+    struct shapes_frame f = {.head = {.len = sizeof f, .type = FRAME_SHAPES, .lsn = end},
+                             .end = end};
+    buf_put(&p->batch->frames, &f, sizeof f);
+    return OK;
+}
+
 static enum status on_record(void *ctx, const struct wal_record *record, bool forwarded,
                              struct error *err)
 {
@@ -143,7 +164,10 @@ static enum status on_record(void *ctx, const struct wal_record *record, bool fo
     p->server_is_shutting_down = wal_record_is_xlog(record, XLOG_CHECKPOINT_SHUTDOWN);
     if (p->options.feed == NULL)
         return window_record(p, record, err);
+    p->record_is_switch = wal_record_is_xlog(record, XLOG_SWITCH);
     TRY(records_take(p->records, record, forwarded, &p->batch->frames, err));
+    if (__builtin_expect(record->end >= p->look_at, 0))
+        TRY(look(p, record->end, err));
     if (p->batch->frames.len >= BATCH_BYTES) {
         /* its end is that of this record, not of what was received */
         return feed_batch(p, record->end, false, err);
@@ -158,6 +182,7 @@ static enum status on_boundary(void *ctx, XLogRecPtr commit_end, const Oid *oids
     TRY(wal_filter_flush(p->filter, err));
     publish(p);
     TRY(save_filenodes(p, err));
+    p->look_at = 0; /* it may be passed unseen */
     return p->options.records.boundary(p->options.records.ctx, commit_end, oids, n, all, err);
 }
 
@@ -349,6 +374,8 @@ static enum status read_stream(struct pump *p, struct error *err)
         if (c.kind == SOURCE_CHUNK_NONE && clock_now_ns() < p->flushed_ns + FLUSH_GAP_NS)
             TRY(source_repl_receive(p->repl, p->flushed_ns + FLUSH_GAP_NS, &c, err));
         if (c.kind == SOURCE_CHUNK_NONE) {
+            if (p->options.feed != NULL && p->record_end != 0 && p->record_end >= p->look_at)
+                TRY(look(p, p->record_end, err));
             TRY(flush_batch(p, err));
             TRY(save_filenodes(p, err));
             if (p->options.feed == NULL && atomic_load(&p->received) >= p->last_end)

@@ -14,6 +14,7 @@ enum frame_type {
     FRAME_ABORT,
     FRAME_PREPARE,
     FRAME_RUNNING, /* struct running_frame */
+    FRAME_SHAPES,  /* struct shapes_frame */
 };
 
 struct frame_head {
@@ -80,6 +81,13 @@ struct running_frame {
     struct frame_head head;
     TransactionId oldest_running;
     TransactionId next_xid;
+};
+
+/* Shapes that could not be seen at their boundaries are known for commits that end at or behind
+ * `end` (catalog/unseen.h). */
+struct shapes_frame {
+    struct frame_head head;
+    XLogRecPtr end;
 };
 
 static inline const TransactionId *xact_frame_subs(const struct xact_frame *f)

@@ -1,5 +1,6 @@
 /* Which shape a relation has at an LSN, and which one a file's rows have. */
 #include "base/file.h"
+#include "catalog/catalog_log.h"
 #include "catalog/history.h"
 #include "relations.h"
 
@@ -386,6 +387,131 @@ static void test_nothing_changed(void **state)
     history_free(h);
 }
 
+static const Oid first_change[] = {16400, 16777}, second_change[] = {16500, 16400};
+
+static size_t oids_at(struct history *h, bool end, XLogRecPtr lsn, Oid *first, bool *all)
+{
+    CLEANUP_BUF struct buf oids = {0};
+    bool any =
+        end ? history_unseen_until(h, lsn, &oids, all) : history_unseen_from(h, lsn, &oids, all);
+    if (any && oids.len > 0)
+        memcpy(first, oids.data, sizeof *first);
+    return any ? oids.len / sizeof(Oid) : 99;
+}
+
+static void passed_facts(struct history *h)
+{
+    Oid first = 0;
+    bool all = false;
+    assert_true(history_captured_lsn(h) == 150);
+    assert_false(history_is_unseen(h, 16400, 99));
+    assert_true(history_is_unseen(h, 16400, 100));
+    assert_true(history_is_unseen(h, 16777, 5000)); /* not known at all */
+    assert_false(history_is_unseen(h, 16500, 149));
+    assert_true(history_is_unseen(h, 16500, 150));
+    assert_false(history_is_unseen(h, 16600, 200));
+    assert_false(history_any_unseen(h, 99));
+    assert_true(history_any_unseen(h, 100));
+    assert_int_equal(oids_at(h, false, 100, &first, &all), 2);
+    assert_int_equal(first, 16400);
+    assert_false(all);
+    assert_int_equal(oids_at(h, false, 150, &first, &all), 2);
+    assert_int_equal(first, 16500);
+    assert_true(all);
+    assert_int_equal(oids_at(h, false, 149, &first, &all), 99);
+    assert_int_equal(oids_at(h, true, UINT64_MAX, &first, &all), 4);
+    assert_true(history_next_seen(h, 0) == UINT64_MAX);
+    assert_int_equal(shape_at(h, 16400, 200), 3); /* as far as it is known */
+    assert_true(history_unseen_file_lsn(h, 16400) == 0);
+}
+
+static void seen_facts(struct history *h)
+{
+    Oid first = 0;
+    bool all = false;
+    assert_true(history_captured_lsn(h) == 300);
+    assert_true(history_is_unseen(h, 16400, 299));
+    assert_false(history_is_unseen(h, 16400, 300));
+    assert_true(history_any_unseen(h, 299));
+    assert_false(history_any_unseen(h, 300));
+    assert_int_equal(oids_at(h, true, 300, &first, &all), 4);
+    assert_true(all);
+    assert_int_equal(oids_at(h, true, UINT64_MAX, &first, &all), 99);
+    assert_true(history_next_seen(h, 299) == 300);
+    assert_true(history_next_seen(h, 300) == UINT64_MAX);
+    assert_int_equal(shape_at(h, 16400, 299), 3);
+    assert_int_equal(shape_at(h, 16400, 300), 4);
+    assert_int_equal(shape_at(h, 16777, 300), 5);
+    /* from its first change on; one that has no file from before has nothing to be kept apart */
+    assert_true(history_unseen_file_lsn(h, 16400) == 100);
+    assert_true(history_unseen_file_lsn(h, 16777) == 0);
+    assert_true(history_unseen_file_lsn(h, 16500) == 0);
+}
+
+/* Boundaries passed without a look, and the look. */
+static void test_unseen(void **state)
+{
+    struct error err = {0};
+    struct history *h = fresh();
+    struct rel_desc *now[] = {relation(16400, 300, 16411, 4), relation(16777, 300, 16778, 5)};
+    (void)state;
+    add(h, relation(16400, 0, 16401, 3), 50);
+    add(h, relation(16500, 0, 16501, 3), 50);
+    assert_ok(history_pass_unseen(h, 100, first_change, 2, false, &err));
+    assert_ok(history_pass_unseen(h, 150, second_change, 2, true, &err));
+    both(h, passed_facts);
+    h = open_history();
+    assert_ok(history_append_seen(h, now, 2, 300, &err));
+    both(h, seen_facts);
+    rel_desc_unref(now[0]);
+    rel_desc_unref(now[1]);
+}
+
+static enum status ignore(void *ctx, const struct catalog_log_entry *e, struct error *err)
+{
+    (void)ctx;
+    (void)e;
+    (void)err;
+    return OK;
+}
+
+/* A descriptor without the entry that ends its capture. */
+static void put_alone(XLogRecPtr valid_from)
+{
+    struct error err = {0};
+    struct catalog_log *log = NULL;
+    struct rel_desc *d = relation(16600, valid_from, 16601, 1);
+    assert_ok(catalog_log_open(path, ignore, NULL, &log, &err));
+    assert_ok(catalog_log_put_desc(log, d, &err));
+    catalog_log_close(log);
+    rel_desc_unref(d);
+}
+
+/* Killed before what was read of the catalog was all written: it does not count, then or later. */
+static void test_capture_cut_short(void **state)
+{
+    struct error err = {0};
+    struct history *h = fresh();
+    (void)state;
+    add(h, relation(16400, 0, 16401, 3), 50);
+    history_free(h);
+    put_alone(100);
+    h = open_history();
+    assert_int_equal(shape_at(h, 16600, 500), -1);
+    assert_ok(history_pass_unseen(h, 100, first_change, 2, false, &err));
+    history_free(h);
+    put_alone(150); /* a look */
+    h = open_history();
+    assert_int_equal(shape_at(h, 16600, 500), -1);
+    assert_ok(history_append_seen(h, NULL, 0, 200, &err));
+    history_free(h);
+    h = open_history();
+    assert_int_equal(shape_at(h, 16600, 500), -1);
+    assert_int_equal(shape_at(h, 16400, 500), 3);
+    assert_false(history_any_unseen(h, 200));
+    history_free(h);
+}
+
 #define APPENDS 300u
 
 static void *appender_main(void *arg)
@@ -444,6 +570,8 @@ int main(void)
         cmocka_unit_test(test_resync),
         cmocka_unit_test(test_generation),
         cmocka_unit_test(test_nothing_changed),
+        cmocka_unit_test(test_unseen),
+        cmocka_unit_test(test_capture_cut_short),
         cmocka_unit_test(test_readers_beside_a_writer),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

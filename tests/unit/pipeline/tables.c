@@ -205,6 +205,55 @@ static void test_dropped(void **state)
     feed_end(&f);
 }
 
+static void shapes_known(struct feed *f)
+{
+    struct shapes_frame s = {.head = {.len = sizeof s, .type = FRAME_SHAPES, .lsn = feed_next(f)}};
+    s.end = f->lsn;
+    buf_put(&f->batch->frames, &s, sizeof s);
+}
+
+/* A boundary that was passed without a look: what it changed takes no rows, also of a wider shape
+ * or of a file nobody knows, others go on; at the look it is compared, and copied again. */
+static void test_unseen(void **state)
+{
+    static const Oid rels[] = {TABLE_T, 16800};
+    struct error err = {0};
+    char reason[200];
+    struct feed f;
+    (void)state;
+    feed_plain(&f);
+    insert(&f, 9, TABLE_T, 1);
+    commit(&f, 9);
+    feed_settle(&f);
+    assert_ok(history_pass_unseen(f.history, f.lsn + 40, rels, 2, false, &err));
+    boundary(&f, 10, rels, 2, 0);
+    change(&f, 11, TABLE_T, CHANGE_INSERT, 2, true, false, DAMAGED_NATTS);
+    insert(&f, 11, 16800, 3);
+    insert(&f, 11, TABLE_U, 4);
+    commit(&f, 11);
+    feed_settle(&f);
+    assert_int_equal(rows_of(&f, TABLE_T), 1);
+    assert_int_equal(rows_of(&f, TABLE_U), 1);
+    assert_int_equal(life_of(&f, TABLE_T), TABLE_LIFE_RESYNCING);
+    assert_int_equal(history_state(f.history, TABLE_T, reason, sizeof reason), HISTORY_RESYNC);
+    assert_non_null(strstr(reason, "64 subtransactions"));
+    assert_int_equal(life_of(&f, 16800), -1);
+    struct rel_desc *now[] = {table_desc(TABLE_T, f.lsn + 40, 3, false),
+                              table_desc(16800, f.lsn + 40, 2, false)};
+    rel_desc_seal(now[0]);
+    rel_desc_seal(now[1]);
+    assert_ok(history_append_seen(f.history, now, 2, f.lsn + 40, &err));
+    shapes_known(&f);
+    feed_settle(&f);
+    assert_int_equal(life_of(&f, TABLE_T), TABLE_LIFE_RESYNCING);
+    assert_int_equal(life_of(&f, 16800), TABLE_LIFE_RESYNCING);
+    assert_int_equal(life_of(&f, TABLE_U), TABLE_LIFE_STREAMING);
+    assert_int_equal(atomic_load(&pipeline_reorder(f.p)->unknown_files), 0);
+    rel_desc_unref(now[0]);
+    rel_desc_unref(now[1]);
+    feed_end(&f);
+}
+
 static void test_not_a_change_of_shape(void **state)
 {
     static const Oid rels[] = {TABLE_T, TABLE_U};
@@ -341,6 +390,7 @@ int main(void)
         cmocka_unit_test(test_toast_of_the_same_transaction),
         cmocka_unit_test(test_created),
         cmocka_unit_test(test_dropped),
+        cmocka_unit_test(test_unseen),
         cmocka_unit_test(test_not_a_change_of_shape),
         cmocka_unit_test(test_rewritten_with_a_key),
         cmocka_unit_test(test_unknown_files),
