@@ -268,9 +268,9 @@ static void save_asked(struct daemon *d, uint64_t asked, struct error *err)
     pthread_mutex_unlock(&d->status_lock);
 }
 
-/* Sleeps to the next interval, or until the load is decided or a save asked for; false on a stop. */
-static bool wait_interval(struct daemon *d, int64_t ms, bool *ret_load_decided,
-                          uint64_t *ret_asked)
+/* Sleeps to the next interval, or until the load is decided or a save asked for; false on a stop.
+ */
+static bool wait_interval(struct daemon *d, int64_t ms, bool *ret_load_decided, uint64_t *ret_asked)
 {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);

@@ -84,9 +84,9 @@ struct daemon {
     bool sequence_started, status_started, watch_started;
     pthread_mutex_t status_lock; /* with status_wake: the status thread's sleep */
     pthread_cond_t status_wake;
-    pthread_cond_t status_saved; /* with status_lock: a save that was asked for is done */
+    pthread_cond_t status_saved;      /* with status_lock: a save that was asked for is done */
     uint64_t saves_asked, saves_done; /* under status_lock */
-    bool status_left;                 /* under status_lock: the status thread has ended, or never began */
+    bool status_left;  /* under status_lock: the status thread has ended, or never began */
     bool load_decided; /* under status_lock: no row of the load waits for a transaction any more */
     bool told_decided; /* of the reorder thread */
 };

@@ -190,8 +190,8 @@ static bool follows_root(const struct rel_desc *before, const struct rel_desc *n
            before->relkind == now->relkind && before->relpersistence == now->relpersistence &&
            before->relam == now->relam && before->identity == now->identity &&
            before->nkeys == now->nkeys &&
-           memcmp(before->key_attnums, now->key_attnums,
-                  now->nkeys * sizeof now->key_attnums[0]) == 0;
+           memcmp(before->key_attnums, now->key_attnums, now->nkeys * sizeof now->key_attnums[0]) ==
+               0;
 }
 
 /* A table of its own whose rows are in the file they were in, or that has none. */
@@ -334,10 +334,11 @@ static enum status again_unseen(const struct boundary *b, const Oid *oids, size_
     for (size_t i = 0; i < n && st == OK; i++) {
         struct rel_desc *d = history_by_oid(b->r->history, oids[i], b->commit->end);
         if (d != NULL && relation_refused(d) == NULL)
-            st = again(b, d, RESYNC_UNSEEN,
-                       "it changed while the shadow accepted no connections: a transaction with more "
-                       "than 64 subtransactions was open when it started",
-                       err);
+            st = again(
+                b, d, RESYNC_UNSEEN,
+                "it changed while the shadow accepted no connections: a transaction with more "
+                "than 64 subtransactions was open when it started",
+                err);
         rel_desc_unref(d);
     }
     return st;

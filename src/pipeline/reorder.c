@@ -129,9 +129,8 @@ enum status reorder_barrier(struct reorder *r, struct error *err)
 enum status reorder_fence(struct reorder *r, struct error *err)
 {
     TRY(reorder_barrier(r, err));
-    return r->options.hooks.save == NULL
-               ? OK
-               : r->options.hooks.save(r->options.hooks.save_ctx, err);
+    return r->options.hooks.save == NULL ? OK
+                                         : r->options.hooks.save(r->options.hooks.save_ctx, err);
 }
 
 static enum status tell_fates(struct reorder *r, const struct xact_frame *f, bool committed,
@@ -171,7 +170,8 @@ static enum status commit(struct reorder *r, const struct xact_frame *f, struct 
     if (x != NULL || (f->head.flags & XACT_BOUNDARY))
         st = durable ? drain_chunks(r, x, f, err) : drain_xact(r, x, f, err);
     /* also one that put no row into a slice holds the floor until the ack has passed its end: a
-     * restart reads it whole or not at all. Shape changes are not followed by what was before them. */
+     * restart reads it whole or not at all. Shape changes are not followed by what was before them.
+     */
     if (st == OK && !durable && x != NULL && xact_bytes(x) > 0)
         st = reorder_slice_open(r, xact_first_lsn(x), err);
     else if (st == OK && !durable && (f->head.flags & XACT_BOUNDARY))

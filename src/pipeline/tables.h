@@ -27,11 +27,11 @@ struct table_entry {
     _Atomic XLogRecPtr covered; /* commits at or below it are in the targets by a copy */
     XLogRecPtr shaped; /* reorder thread: the targets have the shape of this position, or of a later
                           one that comes again */
-    atomic_uint changes;        /* grows with what makes a copy under way void */
-    atomic_bool copying;        /* a copier has taken it */
-    atomic_bool chunks_known;   /* the chunk store has, and follows, its values out of line */
-    uint64_t retry_ns;          /* of the copiers, under the registry's lock: not before */
-    atomic_ulong copied;        /* rows of the copy under way */
+    atomic_uint changes;      /* grows with what makes a copy under way void */
+    atomic_bool copying;      /* a copier has taken it */
+    atomic_bool chunks_known; /* the chunk store has, and follows, its values out of line */
+    uint64_t retry_ns;        /* of the copiers, under the registry's lock: not before */
+    atomic_ulong copied;      /* rows of the copy under way */
 };
 
 /* Rows of it may go somewhere. */
@@ -82,8 +82,8 @@ struct tables_reshape {
     enum status (*fence)(void *ctx, struct error *err);
     void *ctx;
 };
-/* *ret_reason: NULL if it is done, else why it cannot be and nothing may be taken for done: the table
- * is to be copied again. malloc'd. */
+/* *ret_reason: NULL if it is done, else why it cannot be and nothing may be taken for done: the
+ * table is to be copied again. malloc'd. */
 enum status tables_reshape(struct tables *t, const struct tables_reshape *r, char **ret_reason,
                            struct error *err) CHECKED;
 /* Stops a table by name, durably: the stream goes on without it. */

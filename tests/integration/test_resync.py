@@ -232,6 +232,8 @@ def test_null_destination(source, daemons):
     daemon.wait_state("streaming")
     resync(daemon, "t")
     source.app("ALTER TABLE t ADD COLUMN v text; INSERT INTO t VALUES (2, 'x')")
+    source.app("ALTER TABLE t ADD COLUMN r uuid DEFAULT gen_random_uuid()")
     daemon.wait_caught_up()
     settle(daemon)
+    assert "msg=\"table changed in place\"" in daemon.log_text()
     assert "reason=\"ALTER TABLE changed its columns\"" in daemon.log_text()

@@ -212,8 +212,6 @@ static void test_unsupported(void **state)
 {
     static const char *const texts[] = {
         "[table.public.t]\ninitial_load = \"object_store\"\n",
-        "[destination.default]\ndrop_table_strategy = \"drop\"\n",
-        "[namespace.public]\ndrop_table_strategy = \"warn\"\n",
         "[table.public.t]\npartitions = \"leaf\"\n",
         "[toast]\nmode = \"clickhouse\"\n",
         "[ch]\nsoft_delete = true\n",
