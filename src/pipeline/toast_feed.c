@@ -131,7 +131,9 @@ enum status toast_feed_truncate(struct toast_feed *t, const struct truncate_fram
                                 struct error *err)
 {
     for (uint32_t i = 0; i < f->nrelids; i++)
-        TRY(add_reset(t, f->relids[i], f->head.lsn, err));
+        /* else its chunks are put again, perhaps as older than this */
+        if (!history_is_unseen(t->history, f->relids[i], t->commit->end))
+            TRY(add_reset(t, f->relids[i], f->head.lsn, err));
     return OK;
 }
 

@@ -232,7 +232,7 @@ static void changed_relations(struct records *r, const struct xact_record *x, bo
         if (m.kind == INVAL_RELCACHE && m.rel_oid >= FirstNormalObjectId)
             buf_put_u32(&r->oids, m.rel_oid);
     }
-    if (r->options.history != NULL && !*ret_all)
+    if (r->options.history != NULL) /* also with all: it may have to be passed unseen */
         dependents_add(r->options.history, enums, &r->oids);
     Oid *oids = (Oid *)r->oids.data;
     size_t n = r->oids.len / sizeof(Oid), kept = 0;

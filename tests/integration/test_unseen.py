@@ -21,7 +21,7 @@ CREATE TABLE doomed (id int PRIMARY KEY, v text);
 CREATE TABLE keyless (a int, b text);
 CREATE TABLE wide (id int PRIMARY KEY, n int, body text);
 ALTER TABLE wide ALTER body SET STORAGE EXTERNAL;
-CREATE TABLE emptied (id int PRIMARY KEY, v text);
+CREATE TABLE emptied (id int PRIMARY KEY, v text, n int DEFAULT 0);
 CREATE TABLE parts (id int, region int, PRIMARY KEY (id, region)) PARTITION BY LIST (region);
 CREATE TABLE parts_1 PARTITION OF parts FOR VALUES IN (1);
 CREATE TYPE mood AS ENUM ('fine', 'bad');
@@ -58,11 +58,12 @@ DELETE FROM wide WHERE id % 2 = 0
 VACUUM FULL wide
 UPDATE wide SET n = n + 1
 ALTER TABLE wide ADD more text
+ALTER TABLE emptied ALTER v SET STORAGE EXTERNAL
 TRUNCATE emptied
-INSERT INTO emptied VALUES (7, 'after the truncate')
+INSERT INTO emptied SELECT i, repeat('after the truncate', 500) FROM generate_series(1, 20) i
 CREATE TABLE parts_2 PARTITION OF parts FOR VALUES IN (2)
 INSERT INTO parts SELECT i, 2 FROM generate_series(1, 50) i
-ALTER TYPE mood ADD VALUE 'new'
+CREATE SCHEMA one_more; ALTER TYPE mood ADD VALUE 'new'
 INSERT INTO moods VALUES (3, 'new')
 CREATE SCHEMA elsewhere
 CREATE TABLE elsewhere.t (id int PRIMARY KEY)
@@ -145,10 +146,10 @@ def test_stream_goes_on(sources, daemons, major):
         cursor.execute("INSERT INTO made VALUES (-1, 'late'); UPDATE wide SET n = n + 10 WHERE id < 20;"
                        "INSERT INTO changed VALUES (-1, 'late', 3)")
     closed.open(commit=major == 15)
-    source.app("UPDATE wide SET n = n + 100 WHERE id > 30; INSERT INTO made VALUES (-2, 'behind')")
+    source.app("UPDATE emptied SET n = n + 1; UPDATE wide SET n = n + 100 WHERE id > 30; INSERT INTO made VALUES (-2, 'behind')")
     late.commit()
     late.close()
-    source.app("UPDATE wide SET n = n + 1000; ALTER TABLE made ADD later int DEFAULT 3")
+    source.app("UPDATE emptied SET n = n + 1; UPDATE wide SET n = n + 1000; ALTER TABLE made ADD later int DEFAULT 3")
     closed.close()
     assert_equal(source, daemon)
     text = daemon.log_text()
