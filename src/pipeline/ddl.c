@@ -62,6 +62,25 @@ static bool began_before_load(const struct boundary *b)
            xid_precedes(b->commit->head.xid, b->r->options.load_xid);
 }
 
+/* Rows were written to a file that the transaction itself made and left: where it was a CLUSTER
+ * that left it, the file that took its place has them only as whole pages. Whose it was is not
+ * known. */
+static bool left_a_file(const struct boundary *b)
+{
+    const struct rel_file_locator *dropped = xact_frame_dropped(b->commit);
+    for (uint32_t i = 0; i < b->commit->ndropped; i++) {
+        bool toast;
+        if (!has_inserts(b, dropped[i]))
+            continue;
+        struct rel_desc *owner =
+            history_by_locator(b->r->history, dropped[i], b->commit->end, &toast);
+        rel_desc_unref(owner);
+        if (owner == NULL)
+            return true;
+    }
+    return false;
+}
+
 static enum status relation_added(const struct boundary *b, const struct rel_desc *now,
                                   struct error *err)
 {
@@ -72,6 +91,8 @@ static enum status relation_added(const struct boundary *b, const struct rel_des
     if (began_before_load(b))
         return again(b, now, RESYNC_LOAD,
                      "created by a transaction that was open when the load began", err);
+    if (now->locator.rel_number != 0 && left_a_file(b))
+        return again(b, now, RESYNC_REWRITE, "created and rewritten in one transaction", err);
     return OK;
 }
 
@@ -243,6 +264,8 @@ static enum status relation_changed(const struct boundary *b, const struct rel_d
     if (!is_truncated(b, now->oid) && has_inserts(b, before->locator))
         return again(b, now, RESYNC_REWRITE,
                      "rewritten or moved by a transaction that had changed it before", err);
+    if (is_truncated(b, now->oid) && left_a_file(b))
+        return again(b, now, RESYNC_REWRITE, "emptied and rewritten in one transaction", err);
     /* SET TABLESPACE keeps the row's TIDs, VACUUM FULL and CLUSTER do not */
     if (now->identity == IDENTITY_TID && before->locator.spc_oid == now->locator.spc_oid &&
         !is_truncated(b, now->oid))

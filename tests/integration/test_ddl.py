@@ -207,3 +207,24 @@ def test_killed_in_the_middle(source, daemons, full):
         points = ["alter-after:2", "alter-before:5", "rename-after:1"]
     killed = [p for p in points if kill_round(source, daemon, fault, p, rng)]
     assert len(killed) >= len(points) // 2, killed
+
+
+def test_rewritten_in_passing(source, daemons):
+    """Rows that a transaction has written to a file which it leaves again, for one that comes as pages."""
+    for t in ("emptied", "again", "widened"):
+        source.app(f"CREATE TABLE {t} (id int PRIMARY KEY, v int); INSERT INTO {t} SELECT i, i FROM generate_series(1, 20) i")
+    daemon = daemons(source).start()
+    daemon.wait_state("streaming")
+    source.app("BEGIN; TRUNCATE emptied; INSERT INTO emptied VALUES (100, 1); CLUSTER emptied USING emptied_pkey;"
+               "INSERT INTO emptied VALUES (101, 1); COMMIT")
+    source.app("BEGIN; CREATE TABLE made (id int PRIMARY KEY, v int); INSERT INTO made VALUES (1, 1);"
+               "CLUSTER made USING made_pkey; INSERT INTO made VALUES (2, 2); COMMIT")
+    source.app("BEGIN; TRUNCATE again; INSERT INTO again VALUES (1, 1); TRUNCATE again; INSERT INTO again VALUES (2, 2); COMMIT")
+    source.app("BEGIN; CREATE TABLE cast_as AS SELECT i AS id, i AS v FROM generate_series(1, 10) i;"
+               "ALTER TABLE cast_as ALTER v TYPE bigint; INSERT INTO cast_as VALUES (11, 11);"
+               "ALTER TABLE cast_as ADD PRIMARY KEY (id); COMMIT")
+    source.app("BEGIN; TRUNCATE widened; INSERT INTO widened VALUES (1, 1); ALTER TABLE widened ALTER v TYPE bigint;"
+               "INSERT INTO widened VALUES (2, 1e12); COMMIT")
+    daemon.wait_caught_up()
+    settle(daemon)
+    parity.assert_equal(source, daemon)
