@@ -56,6 +56,7 @@ static enum status parse_body(const uint8_t *body, uint32_t len, catalog_log_fn 
     }
     case CATALOG_LOG_CAPTURED:
     case CATALOG_LOG_SEEN:
+    case CATALOG_LOG_DONE:
         e.lsn = cursor_u64(&c);
         break;
     case CATALOG_LOG_UNSEEN:
@@ -86,7 +87,7 @@ static bool frame_is_sound(struct cursor c)
     uint32_t len = cursor_u32(&c);
     uint32_t crc = cursor_u32(&c);
     const uint8_t *body = len == 0 || len > FRAME_MAX ? NULL : cursor_take(&c, len);
-    return body != NULL && body[0] >= CATALOG_LOG_DESC && body[0] <= CATALOG_LOG_SEEN &&
+    return body != NULL && body[0] >= CATALOG_LOG_DESC && body[0] <= CATALOG_LOG_DONE &&
            crc32c(body, len) == crc;
 }
 
@@ -248,18 +249,27 @@ enum status catalog_log_put_desc(struct catalog_log *log, const struct rel_desc 
     return frame_end(log, err);
 }
 
-enum status catalog_log_put_captured(struct catalog_log *log, XLogRecPtr lsn, struct error *err)
+static enum status put_lsn(struct catalog_log *log, enum catalog_log_kind kind, XLogRecPtr lsn,
+                           struct error *err)
 {
-    frame_begin(log, CATALOG_LOG_CAPTURED);
+    frame_begin(log, kind);
     buf_put_u64(&log->frame, lsn);
     return frame_end(log, err);
 }
 
+enum status catalog_log_put_captured(struct catalog_log *log, XLogRecPtr lsn, struct error *err)
+{
+    return put_lsn(log, CATALOG_LOG_CAPTURED, lsn, err);
+}
+
 enum status catalog_log_put_seen(struct catalog_log *log, XLogRecPtr lsn, struct error *err)
 {
-    frame_begin(log, CATALOG_LOG_SEEN);
-    buf_put_u64(&log->frame, lsn);
-    return frame_end(log, err);
+    return put_lsn(log, CATALOG_LOG_SEEN, lsn, err);
+}
+
+enum status catalog_log_put_done(struct catalog_log *log, XLogRecPtr lsn, struct error *err)
+{
+    return put_lsn(log, CATALOG_LOG_DONE, lsn, err);
 }
 
 enum status catalog_log_put_unseen(struct catalog_log *log, XLogRecPtr lsn, const Oid *oids,

@@ -16,6 +16,7 @@ enum catalog_log_kind {
     CATALOG_LOG_RESYNCED = 5, /* it was, with everything that had committed at lsn */
     CATALOG_LOG_UNSEEN = 6,   /* the boundary at lsn was passed without a look (unseen.h) */
     CATALOG_LOG_SEEN = 7,     /* as CAPTURED, and what was not known is known from lsn on */
+    CATALOG_LOG_DONE = 8,     /* what came of that look at lsn is durable */
 };
 
 struct catalog_log_entry {
@@ -40,6 +41,8 @@ enum status catalog_log_put_desc(struct catalog_log *log, const struct rel_desc 
 enum status catalog_log_put_captured(struct catalog_log *log, XLogRecPtr lsn,
                                      struct error *err) CHECKED;
 enum status catalog_log_put_seen(struct catalog_log *log, XLogRecPtr lsn,
+                                 struct error *err) CHECKED;
+enum status catalog_log_put_done(struct catalog_log *log, XLogRecPtr lsn,
                                  struct error *err) CHECKED;
 enum status catalog_log_put_unseen(struct catalog_log *log, XLogRecPtr lsn, const Oid *oids,
                                    size_t n, bool all, struct error *err) CHECKED;

@@ -140,6 +140,9 @@ static enum status load_entry(void *ctx, const struct catalog_log_entry *entry, 
         unseen_end(&h->unseen, entry->lsn);
         h->captured = MAX(h->captured, entry->lsn);
         break;
+    case CATALOG_LOG_DONE:
+        unseen_done(&h->unseen, entry->lsn);
+        break;
     case CATALOG_LOG_STOP:
         state_set(relation_get(h, entry->oid), HISTORY_STOPPED, entry->reason);
         break;
@@ -286,12 +289,27 @@ bool history_unseen_until(struct history *h, XLogRecPtr lsn, struct buf *oids, b
     return any;
 }
 
-XLogRecPtr history_next_seen(struct history *h, XLogRecPtr lsn)
+XLogRecPtr history_next_seen(struct history *h, XLogRecPtr lsn, XLogRecPtr from)
 {
     pthread_rwlock_rdlock(&h->lock);
-    XLogRecPtr next = unseen_next_end(&h->unseen, lsn);
+    XLogRecPtr next = unseen_next_end(&h->unseen, lsn, from);
     pthread_rwlock_unlock(&h->lock);
     return next;
+}
+
+enum status history_seen_done(struct history *h, XLogRecPtr lsn, struct error *err)
+{
+    enum status st = OK;
+    pthread_mutex_lock(&h->append_lock);
+    pthread_rwlock_wrlock(&h->lock);
+    bool news = unseen_done(&h->unseen, lsn);
+    pthread_rwlock_unlock(&h->lock);
+    if (news)
+        st = catalog_log_put_done(h->log, lsn, err);
+    if (news && st == OK)
+        st = catalog_log_sync(h->log, err);
+    pthread_mutex_unlock(&h->append_lock);
+    return st;
 }
 
 XLogRecPtr history_captured_lsn(struct history *h)

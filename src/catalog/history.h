@@ -38,8 +38,11 @@ bool history_any_unseen(struct history *h, XLogRecPtr lsn);
 bool history_unseen_from(struct history *h, XLogRecPtr lsn, struct buf *oids, bool *ret_all);
 /* Those that are known again from lsn on; of UINT64_MAX: those that are not known yet. */
 bool history_unseen_until(struct history *h, XLogRecPtr lsn, struct buf *oids, bool *ret_all);
-/* The first LSN behind lsn from which something is known again; UINT64_MAX: there is none. */
-XLogRecPtr history_next_seen(struct history *h, XLogRecPtr lsn);
+/* The first LSN behind lsn from which something is known again, of those behind `from` and those
+ * for which history_seen_done was not called; UINT64_MAX: there is none. */
+XLogRecPtr history_next_seen(struct history *h, XLogRecPtr lsn, XLogRecPtr from);
+/* What was seen at lsn has had its effect on tables and targets, durably. */
+enum status history_seen_done(struct history *h, XLogRecPtr lsn, struct error *err) CHECKED;
 /* What the chunk store has of the relation from before belongs to another file, which it lost while
  * that could not be seen: nothing of the present file is older. 0: that is not so. */
 XLogRecPtr history_unseen_file_lsn(struct history *h, Oid oid);

@@ -73,12 +73,23 @@ bool unseen_at(const struct unseen *u, bool end, XLogRecPtr lsn, struct buf *oid
     return any;
 }
 
-XLogRecPtr unseen_next_end(const struct unseen *u, XLogRecPtr lsn)
+bool unseen_done(struct unseen *u, XLogRecPtr lsn)
+{
+    bool any = false;
+    for (size_t i = 0; i < u->n; i++)
+        if (u->spans[i].until == lsn && !u->spans[i].done)
+            any = u->spans[i].done = true;
+    return any;
+}
+
+XLogRecPtr unseen_next_end(const struct unseen *u, XLogRecPtr lsn, XLogRecPtr from)
 {
     XLogRecPtr next = UINT64_MAX;
-    for (size_t i = 0; i < u->n; i++)
-        if (u->spans[i].until > lsn)
-            next = MIN(next, u->spans[i].until);
+    for (size_t i = 0; i < u->n; i++) {
+        const struct unseen_span *s = &u->spans[i];
+        if (s->until > lsn && (s->until > from || !s->done))
+            next = MIN(next, s->until);
+    }
     return next;
 }
 

@@ -12,6 +12,7 @@
 struct unseen_span {
     XLogRecPtr from;  /* the boundary: end of its commit */
     XLogRecPtr until; /* the catalog was read here; UINT64_MAX = not yet */
+    bool done;        /* and what came of it for tables and targets is durable */
     bool all;  /* any relation may have another name: to be compared, its rows are as before */
     Oid *oids; /* changed in any way; tables or not, known before or not */
     size_t n;
@@ -32,7 +33,9 @@ bool unseen_any(const struct unseen *u, XLogRecPtr lsn);
 /* The relations of spans that begin (end: that end) at lsn, appended to oids unless it is NULL;
  * *ret_all, unless NULL, is set if one of them concerns all. False: there is none. */
 bool unseen_at(const struct unseen *u, bool end, XLogRecPtr lsn, struct buf *oids, bool *ret_all);
-/* The first end behind lsn; UINT64_MAX if there is none. */
-XLogRecPtr unseen_next_end(const struct unseen *u, XLogRecPtr lsn);
+/* What the spans that end at lsn mean for tables and targets is durable. False: it was before. */
+bool unseen_done(struct unseen *u, XLogRecPtr lsn);
+/* The first end behind lsn that is also behind `from` or not done; UINT64_MAX if there is none. */
+XLogRecPtr unseen_next_end(const struct unseen *u, XLogRecPtr lsn, XLogRecPtr from);
 /* The first time that the relation was changed unseen before its newest end; 0: never. */
 XLogRecPtr unseen_last_from(const struct unseen *u, Oid oid, XLogRecPtr *ret_until);

@@ -103,7 +103,9 @@ static enum status resume(struct daemon *d, struct error *err)
     TRY(daemon_engines_start(d, err));
     TRY(daemon_shadow_start(d, err));
     TRY(daemon_pipeline_open(d, ack, err));
-    return pipeline_add_tables(d->pipeline, ack, TABLES_RESUME, err);
+    /* what was seen late, and has had no effect yet, comes again */
+    XLogRecPtr seen = history_next_seen(d->history, 0, UINT64_MAX);
+    return pipeline_add_tables(d->pipeline, MIN(ack, seen - 1), TABLES_RESUME, err);
 }
 
 /* Everything from the start to streaming. */

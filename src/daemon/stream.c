@@ -99,7 +99,7 @@ static bool look_due(void *ctx, XLogRecPtr lsn, XLogRecPtr *ret_next)
     return boundary_look_due(&((struct daemon *)ctx)->boundary, lsn, ret_next);
 }
 
-static enum status look(void *ctx, XLogRecPtr lsn, bool *ret_seen, struct error *err)
+static enum status look(void *ctx, XLogRecPtr lsn, XLogRecPtr *ret_seen, struct error *err)
 {
     return boundary_look(&((struct daemon *)ctx)->boundary, lsn, ret_seen, err);
 }
@@ -265,6 +265,7 @@ enum status daemon_stream_start(struct daemon *d, struct error *err)
     };
     struct pump *pump = NULL;
     struct error quiet;
+    d->boundary.start = start;
     TRY(pump_start(&options, &pump, err));
     /* the first reply has a flush position too */
     if (pump_send_status(pump, d->floor, &quiet) != OK)

@@ -204,10 +204,12 @@ static enum status running(struct reorder *r, const struct running_frame *f, str
 static enum status shapes_known(struct reorder *r, const struct shapes_frame *f, struct error *err)
 {
     routes_forget(r->routes);
-    if (f->end > r->options.skip_until)
+    /* the position may have been acknowledged before the look */
+    if (f->end > r->options.skip_until ||
+        history_next_seen(r->history, f->end - 1, UINT64_MAX) == f->end)
         TRY(ddl_shapes_known(r, f->end, err));
     routes_forget(r->routes);
-    return OK;
+    return history_seen_done(r->history, f->end, err);
 }
 
 /* The first frame, or several; *ret_len: the bytes taken. */

@@ -219,20 +219,22 @@ enum status boundary_hold(struct boundary *b, XLogRecPtr commit_end, const Oid *
     return OK;
 }
 
+/* The next that was seen and is to be told; UINT64_MAX = none. */
+static XLogRecPtr next_seen(const struct boundary *b)
+{
+    return history_next_seen(b->history, b->told, b->start);
+}
+
 bool boundary_look_due(struct boundary *b, XLogRecPtr lsn, XLogRecPtr *ret_next)
 {
     bool behind = history_unseen_until(b->history, UINT64_MAX, NULL, NULL);
-    *ret_next = behind ? 0 : history_next_seen(b->history, lsn);
-    if (lsn <= history_captured_lsn(b->history))
-        return history_unseen_until(b->history, lsn, NULL, NULL);
-    return behind && is_accepting(b);
+    XLogRecPtr next = next_seen(b);
+    *ret_next = behind ? 0 : next;
+    return next <= lsn || (behind && lsn > history_captured_lsn(b->history) && is_accepting(b));
 }
 
-enum status boundary_look(struct boundary *b, XLogRecPtr lsn, bool *ret_seen, struct error *err)
+static enum status look(struct boundary *b, XLogRecPtr lsn, bool *ret_seen, struct error *err)
 {
-    *ret_seen = true;
-    if (lsn <= history_captured_lsn(b->history))
-        return OK; /* replayed */
     uint64_t start = clock_now_ns();
     set_waiting(b, "shadow: replay up to a look at what changed while it accepted no connections");
     FAULT_POINT("unseen-before-look");
@@ -246,6 +248,17 @@ enum status boundary_look(struct boundary *b, XLogRecPtr lsn, bool *ret_seen, st
         log_info("msg=\"the shadow accepts connections again: what changed meanwhile is known\" "
                  "lsn=" LSN_FMT,
                  LSN_ARGS(lsn));
+    return OK;
+}
+
+enum status boundary_look(struct boundary *b, XLogRecPtr lsn, XLogRecPtr *ret_seen,
+                          struct error *err)
+{
+    bool seen = next_seen(b) <= lsn; /* at the boundary of this record, or before a restart */
+    if (!seen)
+        TRY(look(b, lsn, &seen, err));
+    *ret_seen = seen ? next_seen(b) : 0;
+    b->told = MAX(b->told, *ret_seen);
     return OK;
 }
 

@@ -23,6 +23,8 @@ struct boundary {
     struct shadow_cluster *cluster;
     struct shadow_reader *reader;
     const atomic_bool *stopping;
+    XLogRecPtr start;     /* of the stream: what was seen before, and done, is not told again */
+    XLogRecPtr told;      /* of the pump: the last that boundary_look gave */
     pthread_mutex_t lock; /* guards the samples and waiting */
     uint64_t count;
     double samples_ms[BOUNDARY_SAMPLES]; /* of the last holds, a ring */
@@ -36,12 +38,11 @@ void boundary_fini(struct boundary *b);
 enum status boundary_hold(struct boundary *b, XLogRecPtr commit_end, const Oid *oids, size_t n,
                           bool all, struct error *err) CHECKED;
 /* A record ended at lsn. True if boundary_look is to be called: something was passed unseen and can
- * be seen now, or could when this was read before. *ret_next: needs not be asked again before that.
- */
+ * be seen now, or was seen at or before lsn. *ret_next: needs not be asked again before that. */
 bool boundary_look_due(struct boundary *b, XLogRecPtr lsn, XLogRecPtr *ret_next);
 /* Everything through lsn must be in the archive and nothing beyond. *ret_seen: what was unseen is
- * known from lsn on; else it has to be tried again. */
-enum status boundary_look(struct boundary *b, XLogRecPtr lsn, bool *ret_seen,
+ * known from there on; 0: it cannot be seen yet. */
+enum status boundary_look(struct boundary *b, XLogRecPtr lsn, XLogRecPtr *ret_seen,
                           struct error *err) CHECKED;
 /* The whole catalog as the shadow has it at lsn, as the beginning of the history: it holds from 0
  * on, in place of what was there, and everything through lsn counts as captured. */

@@ -45,7 +45,7 @@ struct pump {
     XLogRecPtr last_end, ended_at; /* window mode */
     XLogRecPtr record_end;         /* of the last record */
     bool record_is_switch;         /* and for a standby it ends only with its segment */
-    XLogRecPtr look_at, looked;    /* from where on a look may be due; where one succeeded last */
+    XLogRecPtr look_at;            /* from where on a look may be due */
     XLogRecPtr published;          /* the archive's limit */
     uint64_t saved_version;        /* of the filenodes */
     uint64_t first_segment;
@@ -140,18 +140,16 @@ static enum status window_record(struct pump *p, const struct wal_record *record
 /* At the end of a record: shapes that could not be seen at their boundary. */
 static enum status look(struct pump *p, XLogRecPtr end, struct error *err)
 {
-    bool seen = false;
-    if (end == p->looked || p->record_is_switch ||
-        !p->options.look_due(p->options.ctx, end, &p->look_at))
+    XLogRecPtr seen = 0;
+    if (p->record_is_switch || !p->options.look_due(p->options.ctx, end, &p->look_at))
         return OK;
     TRY(wal_filter_flush(p->filter, err));
     publish(p);
     TRY(p->options.look(p->options.ctx, end, &seen, err));
-    if (!seen)
+    if (seen == 0)
         return OK;
-    p->looked = end;
     struct shapes_frame f = {.head = {.len = sizeof f, .type = FRAME_SHAPES, .lsn = end},
-                             .end = end};
+                             .end = seen};
     buf_put(&p->batch->frames, &f, sizeof f);
     return OK;
 }

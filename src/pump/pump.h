@@ -29,9 +29,9 @@ struct pump_options {
     void (*segments_done)(void *ctx); /* max_segments reached */
     /* A record ended at lsn: true if look is to be called, else not before *ret_next. */
     bool (*look_due)(void *ctx, XLogRecPtr lsn, XLogRecPtr *ret_next);
-    /* Runs with the filter flushed up to lsn. *ret_seen: shapes that had not been seen at their
-     * boundaries are known from lsn on. */
-    enum status (*look)(void *ctx, XLogRecPtr lsn, bool *ret_seen, struct error *err);
+    /* Runs with the filter flushed up to lsn. *ret_seen: from where on shapes that had not been
+     * seen at their boundaries are known; 0: they are not. */
+    enum status (*look)(void *ctx, XLogRecPtr lsn, XLogRecPtr *ret_seen, struct error *err);
     /* Window mode: feed is NULL. */
     enum status (*window_record)(void *ctx, const struct wal_record *record, struct error *err);
     void (*window_position)(void *ctx, XLogRecPtr lsn);

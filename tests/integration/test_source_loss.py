@@ -154,20 +154,24 @@ def test_slot_dropped_while_streaming(source, daemons):
         leaves(daemon, "walshadow_app", "load again")
 
 
-def test_slot_lost_to_a_limit(sources, daemons):
-    """max_slot_wal_keep_size went by while we were away."""
+@pytest.mark.parametrize("away", (True, pytest.param(False, marks=pytest.mark.slow)))
+def test_slot_lost_to_a_limit(sources, daemons, away):
+    """max_slot_wal_keep_size went by while we were away, or there and not reading."""
     source = sources(15, {"max_slot_wal_keep_size": "32MB", "max_wal_size": "64MB"})
     source.app("CREATE TABLE t (id int PRIMARY KEY)")
     daemon = daemons(source, "null:", config=FAST).start()
     daemon.wait_state("streaming")
-    daemon.stop()
+    daemon.stop() if away else daemon.verb("pause")
     for n in range(6):
         source.app(f"CREATE TABLE waste{n} (v text); DROP TABLE waste{n}")
         source.sql("SELECT pg_switch_wal()")
     source.sql("CHECKPOINT")
     assert source.sql("SELECT wal_status FROM pg_replication_slots") == [("lost",)]
-    daemon.start()
+    daemon.start() if away else daemon.verb("resume")
     leaves(daemon, "walshadow_app", "max_slot_wal_keep_size", "load again")
+    if not away:
+        daemon.start()
+        leaves(daemon, "walshadow_app", "max_slot_wal_keep_size", "load again")
 
 
 def test_wal_level_lowered(source, daemons):

@@ -372,10 +372,10 @@ def test_source_shuts_down_fast_and_returns(sources, daemons):
 
 
 def test_source_crashes(sources, daemons):
-    """Transactions that died with the server leave no rows and do not pin the floor."""
+    """Transactions that died with the server leave no rows and hold neither the floor nor the slot."""
     pg = sources()
     workload.create(pg)
-    daemon = daemons(pg).start()
+    daemon = daemons(pg, config={"ops": {"status_interval": "500ms"}}).start()
     daemon.wait_state("streaming")
     session = pg.connect(autocommit=False)
     with session.cursor() as cursor:
@@ -388,6 +388,11 @@ def test_source_crashes(sources, daemons):
     pg.app("INSERT INTO keyless VALUES (2, 'after')")
     parity.assert_equal(pg, daemon)
     daemon.wait_status(lambda s: s["decoder"]["open_xacts"] == 0, 60, "dead transaction let go")
+    pg.sql("SELECT pg_switch_wal(); CHECKPOINT")
+    end = lsn_value(pg.lsn()) >> 24
+    pg.app("INSERT INTO keyless VALUES (3, 'later')")
+    wait_until(lambda: lsn_value(pg.sql("SELECT restart_lsn::text FROM pg_replication_slots")[0][0]) >> 24 >= end,
+               60, lambda: f"the slot stays: {daemon.status()}")
 
 
 def test_engine_killed(sources, daemons):

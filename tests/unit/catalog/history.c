@@ -420,7 +420,7 @@ static void passed_facts(struct history *h)
     assert_true(all);
     assert_int_equal(oids_at(h, false, 149, &first, &all), 99);
     assert_int_equal(oids_at(h, true, UINT64_MAX, &first, &all), 4);
-    assert_true(history_next_seen(h, 0) == UINT64_MAX);
+    assert_true(history_next_seen(h, 0, 0) == UINT64_MAX);
     assert_int_equal(shape_at(h, 16400, 200), 3); /* as far as it is known */
     assert_true(history_unseen_file_lsn(h, 16400) == 0);
 }
@@ -437,8 +437,8 @@ static void seen_facts(struct history *h)
     assert_int_equal(oids_at(h, true, 300, &first, &all), 4);
     assert_true(all);
     assert_int_equal(oids_at(h, true, UINT64_MAX, &first, &all), 99);
-    assert_true(history_next_seen(h, 299) == 300);
-    assert_true(history_next_seen(h, 300) == UINT64_MAX);
+    assert_true(history_next_seen(h, 299, 0) == 300);
+    assert_true(history_next_seen(h, 300, 0) == UINT64_MAX);
     assert_int_equal(shape_at(h, 16400, 299), 3);
     assert_int_equal(shape_at(h, 16400, 300), 4);
     assert_int_equal(shape_at(h, 16777, 300), 5);
@@ -446,6 +446,13 @@ static void seen_facts(struct history *h)
     assert_true(history_unseen_file_lsn(h, 16400) == 100);
     assert_true(history_unseen_file_lsn(h, 16777) == 0);
     assert_true(history_unseen_file_lsn(h, 16500) == 0);
+}
+
+static void done_facts(struct history *h)
+{
+    assert_true(history_next_seen(h, 0, UINT64_MAX) == UINT64_MAX);
+    assert_true(history_next_seen(h, 0, 300) == UINT64_MAX);
+    assert_true(history_next_seen(h, 0, 299) == 300); /* told again to who starts before it */
 }
 
 /* Boundaries passed without a look, and the look. */
@@ -463,6 +470,11 @@ static void test_unseen(void **state)
     h = open_history();
     assert_ok(history_append_seen(h, now, 2, 300, &err));
     both(h, seen_facts);
+    h = open_history();
+    assert_true(history_next_seen(h, 0, UINT64_MAX) == 300); /* not done */
+    assert_ok(history_seen_done(h, 300, &err));
+    assert_ok(history_seen_done(h, 300, &err));
+    both(h, done_facts);
     rel_desc_unref(now[0]);
     rel_desc_unref(now[1]);
 }
