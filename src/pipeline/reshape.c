@@ -73,7 +73,9 @@ static bool partitions_agree(const struct tables_reshape *r, struct history *his
 {
     struct rel_desc *before = history_by_oid(history, part->oid, r->lsn - 1);
     const struct att_desc *att = find_att(part, name);
+    /* in another file the value may be in the rows themselves, and is kept nowhere else */
     bool ok = before != NULL && att != NULL && find_att(before, name) == NULL &&
+              rel_file_locator_equal(before->locator, part->locator) &&
               (*ret == NULL || same_missing(*ret, att));
     if (*ret == NULL)
         *ret = att;
@@ -115,10 +117,14 @@ struct step {
     bool changes;
 };
 
+static bool same_place(const struct target *a, const struct target *b)
+{
+    return strcmp(a->database, b->database) == 0 && strcmp(a->table, b->table) == 0;
+}
+
 static bool same_target(const struct target *a, const struct target *b)
 {
-    if (strcmp(a->database, b->database) != 0 || strcmp(a->table, b->table) != 0 ||
-        a->ncols != b->ncols)
+    if (!same_place(a, b) || a->ncols != b->ncols)
         return false;
     for (unsigned c = 0; c < a->ncols; c++)
         if (a->cols[c].attnum != b->cols[c].attnum ||
@@ -181,6 +187,11 @@ static enum status step_run(struct tables *t, const struct tables_reshape *r, si
     enum status st = target_table_rename(d, step->to, &rename, err);
     if (st == OK)
         st = target_table_alter(d, &alter, err);
+    /* first the new one: a swap may have given the old name to another table's view */
+    if (st == OK && plan.view)
+        st = target_view_make(d, step->to, plan.comment, err);
+    if (st == OK && plan.view && !same_place(alter.from, step->to))
+        st = target_view_drop(d, alter.from, plan.comment, err);
     tables_plan_fini(&plan);
     return st;
 }

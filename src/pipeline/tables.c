@@ -244,6 +244,7 @@ void tables_plan_make(struct tables *t, const struct rel_desc *desc, size_t i,
 {
     const struct config_destination *cd = &t->options.config->destinations[i];
     config_table_resolve(t->options.config, cd, desc->schema, desc->name, &plan->ct);
+    plan->view = cd->views;
     snprintf(plan->comment, sizeof plan->comment, "walshadow %llu/%u/%u",
              (unsigned long long)t->options.system_id, t->options.database_oid, desc->oid);
     snprintf(plan->fresh_name, sizeof plan->fresh_name, TABLES_FRESH_PREFIX "%llx_%u_%u",
@@ -325,6 +326,8 @@ static enum status add_target(struct tables *t, struct table_entry *e, const str
         st = target_table_ensure(d, target, &plan.options, TABLES_KEEP, t->options.history, lsn,
                                  &loss, &why);
     }
+    if (st == OK && plan.view && !resync)
+        st = target_view_make(d, target, plan.comment, &why);
     tables_plan_fini(&plan);
     if (st != OK && loss != TARGET_MISSING) {
         target_unref(target);
@@ -434,6 +437,8 @@ static enum status drop_target(struct tables *t, const struct table_entry *e,
     if (strategy == DROP_DROP) {
         atomic_store(&e->targets[i]->closed, true);
         st = target_table_drop_ours(t->options.destinations[i], target, plan.comment, err);
+        if (st == OK && plan.view)
+            st = target_view_drop(t->options.destinations[i], target, plan.comment, err);
     }
     tables_plan_fini(&plan);
     return st;
@@ -652,6 +657,8 @@ static enum status exchange_one(struct tables *t, struct table_entry *e,
     if (st == OK)
         st = target_table_exchange(t->options.destinations[i], e->fresh[i], target, plan.comment,
                                    lsn, err);
+    if (st == OK && plan.view)
+        st = target_view_make(t->options.destinations[i], target, plan.comment, err);
     tables_plan_fini(&plan);
     if (st != OK)
         target_unref(target);

@@ -41,3 +41,9 @@ enum status target_table_alter(struct destination *d, const struct target_alter 
 /* Drops it if it is there and carries the comment. */
 enum status target_table_drop_ours(struct destination *d, const struct target *t,
                                    const char *comment, struct error *err) CHECKED;
+
+/* target_view.c: the view beside a target, made anew; or dropped, if it is this target's. */
+enum status target_view_make(struct destination *d, const struct target *t, const char *comment,
+                             struct error *err) CHECKED;
+enum status target_view_drop(struct destination *d, const struct target *t, const char *comment,
+                             struct error *err) CHECKED;

@@ -228,3 +228,36 @@ def test_rewritten_in_passing(source, daemons):
     daemon.wait_caught_up()
     settle(daemon)
     parity.assert_equal(source, daemon)
+
+
+def test_views(source, daemons):
+    """A view of the current rows follows its table's columns and names."""
+    source.app("CREATE TABLE a (id int PRIMARY KEY, v text); CREATE TABLE b (id int PRIMARY KEY, w int);"
+               "INSERT INTO a VALUES (1, 'x'), (2, 'y'); INSERT INTO b VALUES (7, 8)")
+    config = {"destination": {"default": {"views": True, "drop_table_strategy": "drop"}}}
+    daemon = daemons(source, config=config).start()
+    daemon.wait_state("streaming")
+
+    def live(name):
+        return daemon.sql(f"SELECT * FROM app.{name}_live ORDER BY 1", "--raw")
+
+    source.app("DELETE FROM a WHERE id = 1; UPDATE a SET v = 'z'")
+    daemon.wait_caught_up()
+    assert live("a") == [["2", "z"]] and live("b") == [["7", "8"]]
+    source.app("ALTER TABLE a ADD COLUMN n int DEFAULT 5; INSERT INTO a VALUES (3, 'q', 6); ALTER TABLE a RENAME COLUMN v TO u;"
+               "ALTER TABLE b DROP COLUMN w")
+    daemon.wait_caught_up()
+    assert live("a") == [["2", "z", "5"], ["3", "q", "6"]] and live("b") == [["7"]]
+    source.app("BEGIN; ALTER TABLE a RENAME TO x; ALTER TABLE b RENAME TO a; ALTER TABLE x RENAME TO b; COMMIT")
+    daemon.wait_caught_up()
+    assert live("b") == [["2", "z", "5"], ["3", "q", "6"]] and live("a") == [["7"]]
+    source.app("ALTER TABLE b RENAME TO c; ALTER TABLE a ALTER id TYPE bigint")
+    daemon.wait_caught_up()
+    settle(daemon)
+    daemon.kill()
+    daemon.start().wait_state("streaming")
+    assert live("c") == [["2", "z", "5"], ["3", "q", "6"]] and live("a") == [["7"]]
+    source.app("DROP TABLE c")
+    daemon.wait_caught_up()
+    assert daemon.sql("SELECT name FROM system.tables WHERE database = 'app' AND engine = 'View'") == [["a_live"]]
+    parity.assert_equal(source, daemon)

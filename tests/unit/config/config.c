@@ -215,7 +215,6 @@ static void test_unsupported(void **state)
         "[table.public.t]\npartitions = \"leaf\"\n",
         "[toast]\nmode = \"clickhouse\"\n",
         "[ch]\nsoft_delete = true\n",
-        "[ch]\nviews = true\n",
         "[ch]\ncluster = \"c\"\n",
         "[ch]\nengine = \"MergeTree\"\n",
         "[ch]\norder_by = \"a\"\n",
