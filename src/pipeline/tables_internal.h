@@ -6,7 +6,7 @@
 struct target_plan {
     struct config_target ct;
     char comment[80], fresh_name[80];
-    bool view; /* beside the target */
+    bool view;                     /* beside the target */
     struct target_options options; /* .columns is the plan's own */
 };
 void tables_plan_make(struct tables *t, const struct rel_desc *desc, size_t i,
