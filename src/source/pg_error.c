@@ -10,8 +10,8 @@ static const struct {
 } known[] = {
     {"55006", ERR_RETRY, "another process uses the slot; it is retried"},
     {"58P01", ERR_CONFIG,
-     "the source has removed WAL that is still needed: the copy cannot go on from here; run "
-     "`walshadow remove` and load again"},
+     "the source has removed WAL that is still needed (does max_slot_wal_keep_size limit the "
+     "slot?): the copy cannot go on from here; run `walshadow remove` and load again"},
     {"42704", ERR_CONFIG,
      "correct source.slot; if it was dropped, the WAL since may be removed: run `walshadow remove` "
      "and load again"},

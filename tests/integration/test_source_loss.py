@@ -168,7 +168,7 @@ def test_slot_lost_to_a_limit(sources, daemons, away):
     source.sql("CHECKPOINT")
     assert source.sql("SELECT wal_status FROM pg_replication_slots") == [("lost",)]
     daemon.start() if away else daemon.verb("resume")
-    leaves(daemon, "walshadow_app", "max_slot_wal_keep_size", "load again")
+    leaves(daemon, "max_slot_wal_keep_size", "load again")
     if not away:
         daemon.start()
         leaves(daemon, "walshadow_app", "max_slot_wal_keep_size", "load again")
