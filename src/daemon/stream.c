@@ -247,6 +247,7 @@ enum status daemon_stream_start(struct daemon *d, struct error *err)
         .database = d->source.database.oid,
         .start = start,
         .archive = d->archive,
+        .walsender = d->walsender,
         .filenodes = d->filenodes,
         .filenodes_path = d->paths.filenodes,
         .records = {.changes_from = d->manifest.load.start_lsn,

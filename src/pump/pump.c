@@ -11,6 +11,8 @@
 #include <time.h>
 
 #define BATCH_BYTES ((size_t)256 << 10)
+#define ROWS_FIRST_BYTES ((uint64_t)64 << 20)
+#define ROWS_FIRST_NS 100000000u
 #define BATCH_AGE_NS 20000000u /* rows of a source that is never idle wait no longer for more */
 #define FLUSH_GAP_NS 4000000u  /* handing rows on wakes several threads: not for every commit */
 #define BACKOFF_FIRST_MS 100u
@@ -305,6 +307,14 @@ static enum status connect_until_done(struct pump *p, struct error *err)
     return OK;
 }
 
+/* Far behind the source the rows go first: what the shadow needs is in the archive, and it is sent
+ * as soon as a boundary waits for it. */
+static void rows_first(struct pump *p, const struct source_chunk *c)
+{
+    if (p->options.walsender != NULL && c->server_end > c->lsn + c->len + ROWS_FIRST_BYTES)
+        shadow_walsender_rows_first(p->options.walsender, clock_now_ns() + ROWS_FIRST_NS);
+}
+
 static enum status take_data(struct pump *p, const struct source_chunk *c, struct error *err)
 {
     enum status st = wal_filter_feed(p->filter, c->lsn, c->data, c->len, err);
@@ -313,6 +323,7 @@ static enum status take_data(struct pump *p, const struct source_chunk *c, struc
         return st;
     }
     publish(p);
+    rows_first(p, c);
     atomic_store(&p->received, c->lsn + c->len);
     if (c->server_end > atomic_load(&p->server_end))
         atomic_store(&p->server_end, c->server_end);

@@ -5,6 +5,7 @@
 #pragma once
 #include "base/fatal.h"
 #include "pump/records.h"
+#include "shadow/walsender.h"
 #include "source/replication.h"
 #include "wal/archive.h"
 #include "wal/catalog_filenodes.h"
@@ -18,6 +19,7 @@ struct pump_options {
     Oid database;
     XLogRecPtr start; /* segment-aligned */
     struct wal_archive *archive;
+    struct shadow_walsender *walsender; /* NULL = none: told to let rows go first */
     struct catalog_filenodes *filenodes;
     const char *filenodes_path;     /* where the set is saved when it grew */
     struct records_options records; /* major, database and ctx are filled in; boundary kept */

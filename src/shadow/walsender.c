@@ -301,6 +301,11 @@ enum status shadow_walsender_wait_applied(struct shadow_walsender *ws, XLogRecPt
     return st;
 }
 
+void shadow_walsender_rows_first(struct shadow_walsender *ws, uint64_t until_ns)
+{
+    atomic_store(&ws->rows_first_until, until_ns);
+}
+
 void shadow_walsender_wake(struct shadow_walsender *ws)
 {
     pthread_mutex_lock(&ws->lock);

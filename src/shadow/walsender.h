@@ -43,5 +43,9 @@ unsigned shadow_walsender_connections(struct shadow_walsender *ws); /* streaming
  * wake or stop. */
 enum status shadow_walsender_wait_applied(struct shadow_walsender *ws, XLogRecPtr lsn,
                                           uint64_t deadline_ns, struct error *err) CHECKED;
+/* Rows first: until that moment (CLOCK_MONOTONIC) the standby is sent nothing, unless someone waits
+ * for a position or more than 1 GB would be kept back. Any thread; said again and again by who
+ * catches up with the source. */
+void shadow_walsender_rows_first(struct shadow_walsender *ws, uint64_t until_ns);
 /* Makes every wait_applied that runs return ERR_CANCELLED, now and from then on. */
 void shadow_walsender_wake(struct shadow_walsender *ws);

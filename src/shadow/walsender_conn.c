@@ -14,6 +14,10 @@
 
 #define PIECE_MAX (128u << 10)
 #define NUDGE_AGAIN_NS 20000000u
+/* How much is kept back at most while rows go first, and how often to see whether they still do:
+ * the second is what a hold in that time costs. */
+#define KEPT_BACK_MAX ((uint64_t)1 << 30)
+#define KEPT_BACK_NS 5000000u
 
 enum status walsender_flush(struct walsender_conn *c, struct buf *b, struct error *err)
 {
@@ -161,6 +165,13 @@ static void note_sent(struct walsender_conn *c, XLogRecPtr lsn)
     pthread_mutex_unlock(&c->ws->lock);
 }
 
+static bool kept_back(const struct walsender_conn *c, XLogRecPtr lsn)
+{
+    struct shadow_walsender *ws = c->ws;
+    return clock_now_ns() < atomic_load(&ws->rows_first_until) && atomic_load(&ws->wanted) == 0 &&
+           wal_archive_visible_lsn(ws->options.archive) < lsn + KEPT_BACK_MAX;
+}
+
 /* Sends until the receiver has ended. A reply is asked for once per position that someone waits
  * for, as soon as it was sent. */
 static enum status send_all(struct walsender_conn *c, struct wal_archive_cursor *cursor,
@@ -171,7 +182,8 @@ static enum status send_all(struct walsender_conn *c, struct wal_archive_cursor 
     XLogRecPtr answered = 0;
     while (!atomic_load(&c->copy_end)) {
         size_t got = 0;
-        if (put_wal(c, cursor, lsn, b, &got, err) != OK)
+        bool back = kept_back(c, lsn);
+        if (!back && put_wal(c, cursor, lsn, b, &got, err) != OK)
             return walsender_refuse(c, "58P01", err);
         lsn += got;
         XLogRecPtr wanted = atomic_load(&c->ws->wanted);
@@ -184,6 +196,8 @@ static enum status send_all(struct walsender_conn *c, struct wal_archive_cursor 
             TRY(walsender_flush(c, b, err));
             last = clock_now_ns();
             note_sent(c, lsn);
+        } else if (back) {
+            nanosleep(&(struct timespec){.tv_nsec = KEPT_BACK_NS}, NULL);
         } else if (!atomic_load(&c->copy_end)) {
             wal_archive_wait(c->ws->options.archive, lsn, last + keepalive_ns);
         }

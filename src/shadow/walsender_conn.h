@@ -24,6 +24,7 @@ struct shadow_walsender {
     /* What wait_applied waits for (the highest): a sender that has sent through it asks the standby
      * for a reply. 0 = nobody waits. */
     atomic_uint_fast64_t wanted;
+    atomic_uint_fast64_t rows_first_until; /* ns; nothing is sent before */
     unsigned waiters;
 };
 

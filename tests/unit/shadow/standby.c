@@ -285,6 +285,31 @@ static void test_limit(void **state)
     shadow_reader_expect(reader, 0, 0);
 }
 
+/* Rows first: nothing is sent for that time, but at once when someone waits, and afterwards. */
+static void test_rows_first(void **state)
+{
+    NEED_SERVER();
+    struct error err = {0};
+    (void)state;
+    uint64_t until = in_ms(60000);
+    shadow_walsender_rows_first(ws, until);
+    live_do(&primary, "COMMENT ON TABLE t2 IS 'kept back'");
+    XLogRecPtr lsn = flush_lsn();
+    usleep(300000);
+    assert_true(shadow_walsender_sent(ws) < lsn);
+    assert_ok(shadow_walsender_wait_applied(ws, lsn, in_ms(20000), &err));
+    assert_true(clock_now_ns() < until);
+    live_do(&primary, "COMMENT ON TABLE t2 IS 'kept back again'");
+    lsn = flush_lsn();
+    usleep(300000);
+    assert_true(shadow_walsender_sent(ws) < lsn);
+    shadow_walsender_rows_first(ws, in_ms(10));
+    for (uint64_t limit = in_ms(20000); shadow_walsender_sent(ws) < lsn;) {
+        assert_true(clock_now_ns() < limit);
+        usleep(10000);
+    }
+}
+
 static void test_reconnects(void **state)
 {
     NEED_SERVER();
@@ -507,6 +532,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_replays),
         cmocka_unit_test(test_wait_is_prompt),
         cmocka_unit_test(test_limit),
+        cmocka_unit_test(test_rows_first),
         cmocka_unit_test(test_reconnects),
         cmocka_unit_test(test_killed_and_started_again),
         cmocka_unit_test(test_restart_takes_new_limits),
