@@ -33,6 +33,11 @@ struct destination_options {
     uint64_t flush_ns;
     struct budget *budget;
     struct fatal *fatal;
+    /* The table behind a target is not what it was (dropped or altered by hand): its rows are of no
+     * use any more. Called by inserters. */
+    enum status (*target_unfit)(void *ctx, const struct target *t, const char *why,
+                                struct error *err);
+    void *ctx;
 };
 
 struct batch {

@@ -99,20 +99,30 @@ static enum status send_until_done(struct inserter *in, const struct batch *b, s
     return OK;
 }
 
-static void acknowledge(struct destination *d, struct batch *b)
+/* Rows that went nowhere (counted false) are acknowledged as well: their table is copied again. */
+static void acknowledge(struct destination *d, struct batch *b, bool counted)
 {
     for (struct block_item *i = b->items, *next; i != NULL; i = next) {
         struct ack *ack = i->ack;
         uint64_t seq = i->seq;
         next = i->next;
-        if (i->rows_counter != NULL)
+        if (i->rows_counter != NULL && counted)
             atomic_fetch_add(i->rows_counter, i->block->rows);
         block_item_free(d->options.budget, i);
         ack_done(ack, seq, 1);
     }
-    atomic_fetch_add(&d->rows, b->rows);
-    atomic_fetch_add(&d->inserts, 1);
+    if (counted) {
+        atomic_fetch_add(&d->rows, b->rows);
+        atomic_fetch_add(&d->inserts, 1);
+    }
     b->items = NULL;
+}
+
+static bool is_unfit(const struct batch *b, enum status st, const struct error *err)
+{
+    return st != OK && st != ERR_CANCELLED && err->ch_code != 0 &&
+           b->target->rel_oid != InvalidOid &&
+           ch_error_classify(err->ch_code, err->message) == CH_ERROR_SCHEMA;
 }
 
 static enum status insert_batch(struct inserter *in, struct batch *b, struct error *err)
@@ -120,13 +130,20 @@ static enum status insert_batch(struct inserter *in, struct batch *b, struct err
     struct destination *d = in->d;
     uint64_t start = clock_now_ns();
     if (!d->options.null) {
-        TRY(send_until_done(in, b, err));
+        enum status st = send_until_done(in, b, err);
+        if (is_unfit(b, st, err) && d->options.target_unfit != NULL) {
+            struct error why = *err;
+            TRY(d->options.target_unfit(d->options.ctx, b->target, why.message, err));
+            acknowledge(d, b, false);
+            return OK;
+        }
+        TRY(st);
         uint64_t took = clock_now_ns() - start;
         uint64_t mean = atomic_load(&d->insert_ns);
         atomic_store(&d->insert_ns, mean == 0 ? took : (mean * 7 + took) / 8);
     }
     FAULT_POINT("insert-before-ack");
-    acknowledge(d, b);
+    acknowledge(d, b, true);
     FAULT_POINT("insert-after-ack");
     return OK;
 }

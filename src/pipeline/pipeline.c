@@ -40,6 +40,12 @@ static struct destination_options destination_options_of(struct pipeline *p, siz
     };
 }
 
+static enum status target_unfit(void *ctx, const struct target *t, const char *why,
+                                struct error *err)
+{
+    return tables_target_unfit(((struct pipeline *)ctx)->tables, t, why, err);
+}
+
 static enum status rejects_open(struct pipeline *p, size_t i, struct error *err)
 {
     const struct config_destination *cd = &p->options.config->destinations[i];
@@ -60,6 +66,8 @@ static enum status destinations_open(struct pipeline *p, struct error *err)
     p->shared.rejects = xcalloc(n, sizeof(struct target *));
     for (size_t i = 0; i < n; i++) {
         struct destination_options o = destination_options_of(p, i);
+        o.target_unfit = target_unfit;
+        o.ctx = p;
         enum status st =
             destination_open(&o, p->options.endpoints[i].ack, &p->destinations[i], err);
         p->ndestinations++;

@@ -511,6 +511,16 @@ enum status tables_resync(struct tables *t, Oid root_oid, XLogRecPtr lsn, enum r
     return OK;
 }
 
+enum status tables_target_unfit(struct tables *t, const struct target *target, const char *why,
+                                struct error *err)
+{
+    struct table_entry *e = tables_find(t, target->rel_oid);
+    if (e == NULL || !table_is_live(e) || !target_is_open(target))
+        return OK; /* it was given up before */
+    CLEANUP_FREE char *reason = xasprintf("its target cannot take rows: %s", why);
+    return tables_resync(t, e->oid, 0, RESYNC_TARGET, reason, false, err);
+}
+
 enum status tables_value_lost(struct tables *t, struct table_entry *e, XLogRecPtr lsn,
                               struct error *err)
 {

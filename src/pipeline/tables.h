@@ -104,6 +104,9 @@ enum resync_cause {
  * on taking them. No-op for one that was dropped or is refused. */
 enum status tables_resync(struct tables *t, Oid root_oid, XLogRecPtr lsn, enum resync_cause cause,
                           const char *reason, bool keep_target, struct error *err) CHECKED;
+/* The table behind one of its targets was dropped or altered by hand: copied again. Any thread. */
+enum status tables_target_unfit(struct tables *t, const struct target *target, const char *why,
+                                struct error *err) CHECKED;
 /* A value of one of its rows at lsn is not in the chunk store: if the store followed the table, the
  * table is copied again, its chunks with it. Any thread. */
 enum status tables_value_lost(struct tables *t, struct table_entry *e, XLogRecPtr lsn,

@@ -6,6 +6,7 @@ import random
 import pytest
 
 from lib import parity, paths
+from lib.engine import Engine
 from lib.process import wait_until
 from test_resync import settle
 
@@ -261,3 +262,30 @@ def test_views(source, daemons):
     daemon.wait_caught_up()
     assert daemon.sql("SELECT name FROM system.tables WHERE database = 'app' AND engine = 'View'") == [["a_live"]]
     parity.assert_equal(source, daemon)
+
+
+def test_altered_by_hand(source, daemons):
+    """Someone drops a target, renames it away, or alters its columns: the next rows mend it."""
+    tables = ("dropped", "renamed", "lacking", "retyped", "sound")
+    for t in tables:
+        source.app(f"CREATE TABLE {t} (id int PRIMARY KEY, v int); INSERT INTO {t} SELECT i, i FROM generate_series(1, 50) i")
+    with Engine() as engine:
+        daemon = daemons(source, destination=f"clickhouse://default@127.0.0.1:{engine.port}").start()
+        daemon.wait_state("streaming")
+        daemon.wait_caught_up()
+        engine.query("DROP TABLE app.dropped SYNC")
+        engine.query("RENAME TABLE app.renamed TO app.elsewhere")
+        engine.query("ALTER TABLE app.lacking DROP COLUMN v")
+        engine.query("ALTER TABLE app.retyped MODIFY COLUMN v Nullable(String)")
+        for t in tables:
+            source.app(f"UPDATE {t} SET v = v + 100 WHERE id % 2 = 0; DELETE FROM {t} WHERE id = 7")
+        daemon.wait_caught_up()
+        settle(daemon)
+        source.app("INSERT INTO lacking VALUES (100, 1); ALTER TABLE sound ADD COLUMN w int DEFAULT 3")
+        daemon.wait_caught_up()
+        for t in tables:
+            expected = [tuple(row) for row in source.app(f"SELECT * FROM {t} ORDER BY id")]
+            columns = "id, v, w" if t == "sound" else "id, v"
+            assert engine.query(f"SELECT {columns} FROM app.{t} FINAL WHERE NOT _is_deleted ORDER BY id") == expected, t
+        assert [t["state"] for t in daemon.status()["tables"]] == ["streaming"] * len(tables)
+        daemon.stop()
