@@ -137,9 +137,9 @@ static Oid *known_oids(struct boundary *b, XLogRecPtr lsn, size_t *ret_n)
     return oids;
 }
 
-/* ERR_RETRY: the shadow accepts no connections. */
+/* *ret_closed: the shadow accepts no connections, nothing is captured. */
 static enum status capture(struct boundary *b, XLogRecPtr lsn, const Oid *oids, size_t n, bool all,
-                           bool seen, struct error *err)
+                           bool seen, bool *ret_closed, struct error *err)
 {
     struct rel_desc **read = NULL;
     size_t nread = 0;
@@ -148,11 +148,14 @@ static enum status capture(struct boundary *b, XLogRecPtr lsn, const Oid *oids, 
         known = known_oids(b, lsn, &n);
         oids = known;
     }
-    TRY(read_catalog(b, lsn, all ? NULL : oids, all ? 0 : n, &read, &nread, err));
+    enum status st = read_catalog(b, lsn, all ? NULL : oids, all ? 0 : n, &read, &nread, err);
+    *ret_closed = st == ERR_RETRY;
+    if (st != OK)
+        return *ret_closed ? OK : st;
     struct rel_desc **changed = xcalloc(nread + n, sizeof(struct rel_desc *));
     size_t nchanged = differences(b, lsn, read, nread, oids, n, changed);
-    enum status st = seen ? history_append_seen(b->history, changed, nchanged, lsn, err)
-                          : history_append(b->history, changed, nchanged, lsn, err);
+    st = seen ? history_append_seen(b->history, changed, nchanged, lsn, err)
+              : history_append(b->history, changed, nchanged, lsn, err);
     for (size_t i = 0; i < nchanged; i++)
         rel_desc_unref(changed[i]);
     free(changed);
@@ -185,18 +188,20 @@ static enum status pass_unseen(struct boundary *b, XLogRecPtr lsn, const Oid *oi
     return OK;
 }
 
-/* With what was passed before, if there is such. ERR_RETRY: it cannot be seen now. */
+/* With what was passed before, if there is such. *ret_closed: it cannot be seen now. */
 static enum status see(struct boundary *b, XLogRecPtr lsn, const Oid *oids, size_t n, bool all,
-                       struct error *err)
+                       bool *ret_closed, struct error *err)
 {
     CLEANUP_BUF struct buf every = {0};
     buf_put(&every, oids, n * sizeof *oids);
     bool behind = history_unseen_until(b->history, UINT64_MAX, &every, &all);
-    if (behind && !is_accepting(b))
-        return ERR_RETRY;
+    *ret_closed = behind && !is_accepting(b);
+    if (*ret_closed)
+        return OK;
     TRY(shadow_walsender_wait_applied(b->walsender, lsn, UINT64_MAX, err));
     FAULT_POINT("boundary-before-capture");
-    return capture(b, lsn, (const Oid *)every.data, every.len / sizeof *oids, all, behind, err);
+    return capture(b, lsn, (const Oid *)every.data, every.len / sizeof *oids, all, behind,
+                   ret_closed, err);
 }
 
 enum status boundary_hold(struct boundary *b, XLogRecPtr commit_end, const Oid *oids, size_t n,
@@ -209,13 +214,14 @@ enum status boundary_hold(struct boundary *b, XLogRecPtr commit_end, const Oid *
     snprintf(text, sizeof text, "shadow: replay through the shape change at " LSN_FMT,
              LSN_ARGS(commit_end));
     set_waiting(b, text);
-    enum status st = see(b, commit_end, oids, n, all, err);
-    bool passed = st == ERR_RETRY;
-    if (passed)
-        st = pass_unseen(b, commit_end, oids, n, all, err);
-    TRY(st);
-    note_hold(b, clock_now_ns() - start, passed ? "unseen" : "shape");
-    log_debug("msg=\"boundary captured\" lsn=" LSN_FMT " relations=%zu", LSN_ARGS(commit_end), n);
+    bool closed;
+    TRY(see(b, commit_end, oids, n, all, &closed, err));
+    if (closed)
+        TRY(pass_unseen(b, commit_end, oids, n, all, err));
+    else
+        log_debug("msg=\"boundary captured\" lsn=" LSN_FMT " relations=%zu", LSN_ARGS(commit_end),
+                  n);
+    note_hold(b, clock_now_ns() - start, closed ? "unseen" : "shape");
     return OK;
 }
 
@@ -238,10 +244,9 @@ static enum status look(struct boundary *b, XLogRecPtr lsn, bool *ret_seen, stru
     uint64_t start = clock_now_ns();
     set_waiting(b, "shadow: replay up to a look at what changed while it accepted no connections");
     FAULT_POINT("unseen-before-look");
-    enum status st = see(b, lsn, NULL, 0, false, err);
-    *ret_seen = st == OK;
-    if (st != OK && st != ERR_RETRY)
-        return st;
+    bool closed;
+    TRY(see(b, lsn, NULL, 0, false, &closed, err));
+    *ret_seen = !closed;
     FAULT_POINT("unseen-seen");
     note_hold(b, clock_now_ns() - start, "unseen");
     if (*ret_seen)
