@@ -23,7 +23,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Parts of the contract, as files of tests/integration. Words without files have no tests yet.
 TOPICS = {
-    "drill": ["test_drill*.py", "test_restart*.py", "test_xacts*.py", "test_source_loss*.py"],
+    "drill": ["test_drill*.py", "test_restart*.py", "test_xacts*.py", "test_source_loss*.py",
+              "test_unseen*.py"],
     "ddl": ["test_ddl*.py"],
     "types": ["test_types*.py"],
     "load": ["test_load*.py", "test_toast*.py"],

@@ -206,7 +206,7 @@ def test_prepared_across_restarts(sources, daemons, full):
         pg.restart("immediate" if cycle % 2 == 0 else "fast")
         daemon.wait_status(lambda s: s["state"] == "streaming" and len(s["prepared"]) == 2, 60,
                            "both are prepared")
-        parity.assert_equal(pg, daemon)
+        parity.assert_equal(pg, daemon, skip=("public.other",))  # large: at the end
     held = prepared(daemon, "kept")
     assert held["bytes"] > megabytes * 900000, held
     pg.app("COMMIT PREPARED 'kept'")
