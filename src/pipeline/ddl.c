@@ -10,6 +10,7 @@ struct boundary {
     struct reorder *r;
     const struct xact_frame *commit;
     const struct ddl_facts *facts;
+    bool *fenced; /* nothing has been sent since */
 };
 
 static bool is_truncated(const struct boundary *b, Oid oid)
@@ -96,9 +97,14 @@ static enum status relation_added(const struct boundary *b, const struct rel_des
     return OK;
 }
 
+/* Once for all tables of a commit. */
 static enum status fence(void *ctx, struct error *err)
 {
-    return reorder_fence(ctx, err);
+    const struct boundary *b = ctx;
+    if (!*b->fenced)
+        TRY(reorder_fence(b->r, err));
+    *b->fenced = true;
+    return OK;
 }
 
 static const char *shape_change(const struct rel_desc *before, const struct rel_desc *now)
@@ -138,7 +144,7 @@ static enum status reshape(const struct boundary *b, const struct rel_desc *befo
         *ret_done = true; /* never back to an older shape */
         return OK;
     }
-    const struct tables_reshape r = {e, before, now, b->commit->end, fence, b->r};
+    const struct tables_reshape r = {e, before, now, b->commit->end, fence, (void *)(uintptr_t)b};
     TRY(tables_reshape(b->r->tables, &r, &reason, err));
     *ret_done = reason == NULL;
     if (reason != NULL)
@@ -383,7 +389,8 @@ enum status ddl_shapes_known(struct reorder *r, XLogRecPtr lsn, struct error *er
 {
     const struct xact_frame here = {.end = lsn};
     const struct ddl_facts none = {0};
-    const struct boundary b = {r, &here, &none};
+    bool fenced = false;
+    const struct boundary b = {r, &here, &none, &fenced};
     CLEANUP_BUF struct buf oids = {0};
     bool all = false;
     if (!history_unseen_until(r->history, lsn, &oids, &all))
@@ -403,7 +410,8 @@ enum status ddl_shapes_known(struct reorder *r, XLogRecPtr lsn, struct error *er
 enum status ddl_apply(struct reorder *r, const struct xact_frame *commit,
                       const struct ddl_facts *facts, struct error *err)
 {
-    struct boundary b = {r, commit, facts};
+    bool fenced = false;
+    struct boundary b = {r, commit, facts, &fenced};
     const Oid *rels = xact_frame_rels(commit);
     CLEANUP_BUF struct buf unseen = {0};
     if (history_unseen_from(r->history, commit->end, &unseen, NULL))
