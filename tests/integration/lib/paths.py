@@ -9,7 +9,7 @@ DEBUG_BIN = ROOT / os.environ.get("WALSHADOW_TEST_DEBUG_BUILD", "build-debug") /
 # The program under test: script/test names a sanitizer build for those runs.
 BUILD = os.environ.get("WALSHADOW_TEST_BUILD", "build")
 BIN = ROOT / BUILD / "walshadow"
-SANITIZED = BUILD in ("build-asan", "build-tsan")
+SANITIZED = BUILD.endswith(("-asan", "-tsan"))
 # What runs the engine: libchdb cannot be loaded into a sanitizer build.
 PLAIN_BIN = ROOT / "build" / "walshadow" if SANITIZED else BIN
 LIBCHDB = DEPS / "libchdb.so"
