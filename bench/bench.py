@@ -258,9 +258,13 @@ class Bench:
     def backup(self):
         """Rows of 1 kB, and pgbench's, whose walk is mostly rows, not bytes."""
         rows = 250_000 if self.quick else 1_900_000
-        self.backup_of("1kb", 1.5, lambda pg: pg.app(
-            "CREATE TABLE wide (id int, v text); INSERT INTO wide SELECT i, repeat(md5(i::text), 31) "
-            f"FROM generate_series(1, {rows}) i; VACUUM FREEZE wide"))
+
+        def fill_wide(pg):
+            pg.app("CREATE TABLE wide (id int, v text); INSERT INTO wide SELECT i, repeat(md5(i::text), 31) "
+                   f"FROM generate_series(1, {rows}) i")
+            pg.app("VACUUM FREEZE wide")
+
+        self.backup_of("1kb", 1.5, fill_wide)
         self.backup_of("pgbench", 4, lambda pg: pg.pgbench_init(15 if self.quick else 135))
 
     def backup_of(self, name, aim, fill):

@@ -36,6 +36,13 @@ static enum status sync_engines(struct daemon *d, struct error *err)
     return OK;
 }
 
+/* Before the engines, which may keep them: seeds of a load do not come again. */
+static enum status sync_chunks(struct daemon *d, XLogRecPtr floor, struct error *err)
+{
+    bool seeds = d->manifest.load.state == MANIFEST_LOAD_STARTED;
+    return toast_store_sync(d->toast, seeds ? UINT64_MAX : floor, err);
+}
+
 static void fill_lsns(struct daemon *d, struct manifest *m, XLogRecPtr ack)
 {
     m->lsn.source_received = pump_received_lsn(d->pump);
@@ -68,8 +75,8 @@ enum status daemon_floor_save(struct daemon *d, struct error *err)
     floor = MAX(floor, m->floor);
     for (size_t i = 0; i < n; i++)
         lowest = MIN(lowest, acks[i]);
+    TRY(sync_chunks(d, floor, err));
     TRY(sync_engines(d, err));
-    TRY(toast_store_sync(d->toast, floor, err));
     TRY(daemon_load_step(d, err));
     if (load_time_is_over(d, floor))
         m->load.next_xid = 0;
@@ -91,6 +98,7 @@ enum status daemon_floor_save(struct daemon *d, struct error *err)
 
 enum status daemon_load_save(struct daemon *d, struct error *err)
 {
+    TRY(sync_chunks(d, 0, err));
     TRY(sync_engines(d, err));
     TRY(daemon_load_step(d, err));
     return manifest_save(&d->manifest, d->paths.manifest, err);

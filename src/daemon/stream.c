@@ -7,6 +7,35 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+static bool toast_stopping(void *ctx)
+{
+    return atomic_load(&((struct daemon *)ctx)->stopping);
+}
+
+/* In the first destination that is a server. */
+static enum status toast_open_clickhouse(struct daemon *d, struct error *err)
+{
+    CLEANUP_FREE char *comment = xasprintf(
+        "walshadow %llu/%u/toast", (unsigned long long)d->source.system_id, d->source.database.oid);
+    struct config_target ct;
+    size_t i = 0;
+    while (i < d->config->ndestinations && d->config->destinations[i].kind == DESTINATION_NULL)
+        i++;
+    if (i == d->config->ndestinations)
+        return error_set(err, ERR_CONFIG,
+                         "toast.mode = clickhouse needs a destination other than null:");
+    config_table_resolve(d->config, &d->config->destinations[i], "public", "walshadow_toast", &ct);
+    const struct toast_clickhouse_options options = {
+        .endpoint = &d->endpoints[i].ch,
+        .database = ct.database,
+        .comment = comment,
+        .empty = d->manifest.load.state == MANIFEST_LOAD_STARTED,
+        .ctx = d,
+        .stopping = toast_stopping,
+    };
+    return toast_store_open_clickhouse(&options, &d->toast, err);
+}
+
 /* After the load has emptied its directory, if there is one. */
 static enum status toast_open(struct daemon *d, struct error *err)
 {
@@ -16,6 +45,8 @@ static enum status toast_open(struct daemon *d, struct error *err)
         d->toast = toast_store_open_disabled();
         return OK;
     }
+    if (d->config->toast.mode == TOAST_CLICKHOUSE)
+        return toast_open_clickhouse(d, err);
     TRY(toast_store_open_local(&options, &d->toast, &created, err));
     if (created && d->manifest.load.state == MANIFEST_LOAD_COMPLETE)
         log_warn("msg=\"the chunk store was not there: a table whose rows keep out-of-line values "
@@ -24,11 +55,10 @@ static enum status toast_open(struct daemon *d, struct error *err)
     return OK;
 }
 
-/* History, archive, catalog filenodes, chunk store. */
+/* History, archive, catalog filenodes. */
 enum status daemon_storage_open(struct daemon *d, struct error *err)
 {
     TRY(history_open(d->paths.catalog_log, &d->history, err));
-    TRY(toast_open(d, err));
     struct wal_archive *archive = NULL;
     TRY(wal_archive_open(d->paths.wal, d->source.segment_bytes, d->source.timeline, &archive, err));
     pthread_mutex_lock(&d->lock);
@@ -52,6 +82,7 @@ enum status daemon_storage_open(struct daemon *d, struct error *err)
 enum status daemon_pipeline_open(struct daemon *d, XLogRecPtr lsn, struct error *err)
 {
     struct pipeline *p = NULL;
+    TRY(toast_open(d, err));
     for (size_t i = 0; i < d->config->ndestinations; i++)
         d->endpoints[i].ack = lsn;
     const struct pipeline_options options = {

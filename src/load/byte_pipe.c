@@ -10,6 +10,7 @@ struct byte_pipe {
     pthread_cond_t readable, writable;
     uint8_t *ring;
     size_t size, head, filled; /* head: where the reader is */
+    size_t worth_waking;       /* to wake a thread costs more than to copy what a message brings */
     size_t lent;               /* bytes at head the reader still looks at */
     Oid tablespace_oid;
     bool open;      /* an archive is being written */
@@ -25,6 +26,7 @@ struct byte_pipe *byte_pipe_new(size_t max_bytes)
     pthread_cond_init(&p->writable, NULL);
     p->ring = xmalloc(max_bytes);
     p->size = max_bytes;
+    p->worth_waking = max_bytes / 4;
     return p;
 }
 
@@ -78,7 +80,9 @@ enum status byte_pipe_write(struct byte_pipe *p, const uint8_t *bytes, size_t le
         memcpy(p->ring + tail, bytes, n); /* only the writer adds, so the room stays */
         pthread_mutex_lock(&p->lock);
         p->filled += n;
-        pthread_cond_signal(&p->readable);
+        if (p->filled >=
+            p->worth_waking) /* what is less waits for more, or for the archive's end */
+            pthread_cond_signal(&p->readable);
         pthread_mutex_unlock(&p->lock);
         bytes += n;
         len -= n;
@@ -100,7 +104,7 @@ static void lent_return(struct byte_pipe *p)
 {
     p->head = (p->head + p->lent) % p->size;
     p->filled -= p->lent;
-    if (p->lent > 0)
+    if (p->lent > 0 && (p->filled == 0 || p->size - p->filled >= p->worth_waking))
         pthread_cond_signal(&p->writable);
     p->lent = 0;
 }

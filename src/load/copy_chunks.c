@@ -67,6 +67,7 @@ static enum status read_chunk(struct copy_chunks *c, struct cursor *in, struct e
     buf_put(&c->data, field[3], len[3]);
     c->events[c->n++] = (struct toast_event){
         .kind = TOAST_BIRTH,
+        .seed = true,
         .owner = c->owner,
         .lsn = c->lsn,
         .tid = tid_make(get32(field[0]), (OffsetNumber)(field[0][4] << 8 | field[0][5])),

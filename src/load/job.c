@@ -116,6 +116,7 @@ static enum status emit_chunk(struct emit_context *e, const struct raw_tuple *tu
     struct toast_chunk chunk;
     TRY(toast_chunk_parse(tuple, &chunk, err));
     e->events[e->nevents++] = (struct toast_event){.kind = TOAST_BIRTH,
+                                                   .seed = true,
                                                    .owner = e->job->batch->desc->oid,
                                                    .lsn = e->job->owner->lsn,
                                                    .tid = tid,

@@ -148,7 +148,7 @@ static enum status one_message(struct backup *b, const uint8_t *bytes, size_t le
 
 static enum status copy_stream(struct backup *b, struct error *err)
 {
-    for (;;) {
+    for (bool looked = false;;) { /* whether there is more: waiting comes after that */
         char *bytes = NULL;
         int n = PQgetCopyData(b->conn, &bytes, 1);
         if (n == -1)
@@ -159,10 +159,12 @@ static enum status copy_stream(struct backup *b, struct error *err)
             enum status st = one_message(b, (const uint8_t *)bytes, (size_t)n, err);
             PQfreemem(bytes);
             TRY(st);
+            looked = false;
             continue;
         }
-        if (source_conn_poll(b->conn, false, b->wake_fd, UINT64_MAX) & SOURCE_READY_WAKE)
+        if (looked && source_conn_poll(b->conn, false, b->wake_fd, UINT64_MAX) & SOURCE_READY_WAKE)
             return error_set(err, ERR_CANCELLED, "stopping");
+        looked = true;
         if (!PQconsumeInput(b->conn))
             return source_error_conn(err, b->conn, "the connection broke during BASE_BACKUP");
     }

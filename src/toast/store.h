@@ -27,6 +27,7 @@ enum toast_event_kind {
  * is in the new one is not. SET TABLESPACE keeps TIDs: no event. */
 struct toast_event {
     uint8_t kind; /* enum toast_event_kind */
+    bool seed;    /* a birth that the load or a copy found: its death may have been put before */
     Oid owner;
     XLogRecPtr lsn;
     uint64_t tid; /* of the chunk's row, tid_make; births and deaths */
@@ -65,6 +66,18 @@ struct toast_local_options {
         reclaim_rows_max; /* rows taken away in one transaction, which bounds its memory; 0: 2048 */
 };
 
+struct ch_endpoint;
+struct toast_clickhouse_options {
+    const struct ch_endpoint *endpoint; /* its strings outlive the store */
+    const char *database;               /* made if it does not exist */
+    const char *comment; /* of its tables: whose they are. A table of another comment is refused */
+    bool empty;          /* what an earlier load left is dropped */
+    size_t pending_bytes_max;  /* as of toast_local_options */
+    uint64_t reclaim_pause_ns; /* between two looks at what of a table died; 0: 30 s */
+    void *ctx;
+    bool (*stopping)(void *ctx); /* waits for a server that cannot be reached end; NULL: never */
+};
+
 /* Fills nothing, forgets everything: every fetch is TOAST_MISSING. */
 struct toast_store *toast_store_open_disabled(void);
 /* LMDB in o->dir. *ret_created (may be NULL): it was not there before. ERR_CONFIG: the directory
@@ -72,6 +85,10 @@ struct toast_store *toast_store_open_disabled(void);
 enum status toast_store_open_local(const struct toast_local_options *o,
                                    struct toast_store **ret_store, bool *ret_created,
                                    struct error *err) CHECKED;
+/* Tables in ClickHouse. Calls wait while the server cannot be reached. ERR_CONFIG: the database has
+ * tables of another source under these names. */
+enum status toast_store_open_clickhouse(const struct toast_clickhouse_options *o,
+                                        struct toast_store **ret_store, struct error *err) CHECKED;
 /* Does not write what is pending: what depends on it was synced. NULL is safe; returns NULL. */
 struct toast_store *toast_store_close(struct toast_store *store);
 

@@ -64,7 +64,6 @@ def test_usage_errors():
     assert "--max-segments" in usage("run", "--max-segments", "0", "postgresql://h/d")
     assert "/nonexistent" in usage("status", "--config", "/nonexistent")
     assert "not supported" in usage("run", "postgresql://h/d", "--initial-load", "object_store")
-    assert "not supported" in usage("run", "postgresql://h/d", "--set", "toast.mode=clickhouse")
 
 
 def test_configuration_errors_name_key_and_line(state_dir):

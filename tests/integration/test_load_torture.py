@@ -266,6 +266,7 @@ def test_load_torture(sources, daemons, major):
 def test_load_torture_rounds(sources, daemons, major):
     """Twenty rounds, with longer times before and after and small limits in every other one."""
     for seed in range(20):
+        print(f"seed {seed}")
         pg = sources(major, {"max_prepared_transactions": "40"})
         config = {"memory": {"xact_buffer_max": "64KiB"}} if seed % 2 else None
         daemon = daemons(pg, config=config)

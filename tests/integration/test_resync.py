@@ -69,14 +69,19 @@ def all_tables(daemon):
     return [t["name"] for t in daemon.status()["tables"] if t["state"] == "streaming"]
 
 
-def test_resync_under_writers(source, daemons, full):
+@pytest.mark.majors
+@pytest.mark.parametrize("major", [15, *(pytest.param(m, marks=pytest.mark.slow) for m in (16, 17, 18))])
+def test_resync_under_writers(sources, daemons, major, full):
     """Several at once, every kind of table, a kill in the middle of every fifth round at least."""
+    source = sources(major)
     workload.create(source)
     source.pgbench_init(1)
     daemon = daemons(source).start()
     daemon.wait_state("streaming")
-    rng = random.Random(11)
-    for turn in range(50 if full else 3):
+    rng = random.Random(major - 4)
+    rounds = 50 if major == 15 else 10
+    for turn in range(rounds if full else 3):
+        print(f"round {turn}")
         writers = Writers(source, turn + 1)
         time.sleep(rng.uniform(0, 0.5))
         for name in rng.sample(all_tables(daemon), 4):

@@ -304,8 +304,9 @@ class Writer(threading.Thread):
 
     COLUMNS = ("external", "extended", "main", "raw")
 
-    def __init__(self, pg, table, seed):
+    def __init__(self, pg, table, seed, pause=0):
         super().__init__()
+        self.pause = pause
         self.pg, self.table, self.rng = pg, table, random.Random(seed)
         self.stopping = threading.Event()
         self.rewrites = threading.Event()
@@ -360,6 +361,7 @@ class Writer(threading.Thread):
         try:
             connection = self.pg.connect(autocommit=False)
             while not self.stopping.is_set():
+                time.sleep(self.pause)
                 try:
                     self.turn(connection)
                 except psycopg2.errors.DeadlockDetected:
@@ -375,13 +377,14 @@ class Writer(threading.Thread):
         assert self.error is None, self.error
 
 
-def torture(pg, daemons, seed, rounds):
+def torture(pg, daemons, seed, rounds, mode="local"):
     """Writers from before the load until after; kills; equal after each round."""
     create(pg, "a", "b", rows=50)
     rng = random.Random(seed)
-    daemon = daemons(pg)
+    daemon = daemons(pg, config={"toast": {"mode": mode}})
+    pause = 0.05 if mode == "clickhouse" else 0  # a query a value: not the pace of `local`
     for cycle in range(rounds):
-        writers = [Writer(pg, table, seed * 1000 + cycle * 10 + i)
+        writers = [Writer(pg, table, seed * 1000 + cycle * 10 + i, pause)
                    for i, table in enumerate(("a", "b", "b"))]
         for writer in writers:
             writer.start()
@@ -409,3 +412,51 @@ def test_torture(sources, daemons, major, full):
         seed = SEED + major * 100 + turn
         print(f"WALSHADOW_TEST_SEED={SEED}")
         torture(sources(major), daemons, seed, 10 if full else 2)
+
+
+@pytest.mark.parametrize("major", [15, *(pytest.param(m, marks=pytest.mark.slow) for m in (16, 17, 18))])
+def test_torture_in_clickhouse(sources, daemons, major, full):
+    """The same with the chunks in the destination."""
+    for turn in range(2 if full else 1):
+        seed = SEED + major * 100 + turn
+        print(f"WALSHADOW_TEST_SEED={SEED}")
+        torture(sources(major), daemons, seed, 10 if full else 2, "clickhouse")
+
+
+def chunk_rows(daemon):
+    """Rows of each table of chunks, merged or not."""
+    return {name: int(rows) for name, rows in daemon.sql(
+        "SELECT name, total_rows FROM system.tables WHERE name LIKE 'walshadow_toast_%'", "--raw")}
+
+
+@pytest.mark.slow  # chunks are looked at every half minute
+def test_chunks_in_clickhouse_are_reclaimed(source, daemons):
+    """What was deleted goes once the floor has passed it, also after a restart; values that stay do not."""
+    create(source, "t", rows=5)
+    source.app("INSERT INTO t SELECT i, i, noise(60000), 'x', 'y', 'z' FROM generate_series(6, 100) i")
+    daemon = daemons(source, config={"toast": {"mode": "clickhouse"}}).start()
+    daemon.wait_state("streaming")
+    daemon.wait_caught_up()
+    wait_until(lambda: sum(chunk_rows(daemon).values()) > 2500, 60, lambda: chunk_rows(daemon))
+    source.app("DELETE FROM t WHERE id > 5; UPDATE t SET n = n + 1")
+    assert_equal(source, daemon)
+    daemon.kill()
+    daemon.start().wait_state("streaming")
+
+    def smaller():
+        source.sql("SELECT pg_switch_wal(); CHECKPOINT")
+        return sum(chunk_rows(daemon).values()) < 500
+
+    wait_until(smaller, 120, lambda: chunk_rows(daemon), 0.5)
+    source.app("UPDATE t SET n = n + 1; UPDATE t SET main = big() WHERE id = 1; UPDATE t SET n = n + 1")
+    assert_equal(source, daemon)
+    assert not os.path.exists(os.path.join(daemon.state_dir, "toast"))
+    # with its table, its chunks go
+    source.app("DROP TABLE t; CREATE TABLE other (id int PRIMARY KEY)")
+    daemon.wait_caught_up()
+
+    def gone():
+        source.sql("SELECT pg_switch_wal(); CHECKPOINT")
+        return not chunk_rows(daemon)
+
+    wait_until(gone, 120, lambda: chunk_rows(daemon), 0.5)

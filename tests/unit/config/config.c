@@ -213,7 +213,6 @@ static void test_unsupported(void **state)
     static const char *const texts[] = {
         "[table.public.t]\ninitial_load = \"object_store\"\n",
         "[table.public.t]\npartitions = \"leaf\"\n",
-        "[toast]\nmode = \"clickhouse\"\n",
         "[ch]\nsoft_delete = true\n",
         "[ch]\ncluster = \"c\"\n",
         "[ch]\nengine = \"MergeTree\"\n",
@@ -236,6 +235,7 @@ static void test_unsupported(void **state)
                   "[toast]\nmode = \"local\"\n[table.public.t]\npartitions = \"root\"\n"
                   "initial_load = \"none\"\n"));
     config_free(load_text("[toast]\nmode = \"disabled\"\n"));
+    config_free(load_text("[toast]\nmode = \"clickhouse\"\n"));
 }
 
 static void test_texts(void **state)

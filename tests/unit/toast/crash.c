@@ -21,8 +21,14 @@ static enum status put_value(struct toast_store *s, uint32_t i)
     size_t n = 0;
     for (uint32_t seq = 0; seq < 3; seq++) {
         toast_fill(data[seq], i, seq, sizeof data[seq]);
-        e[n++] = (struct toast_event){TOAST_BIRTH, 1,   100ull * i + seq, (3 * i + seq) % 3000 + 1,
-                                      i % 5000,    seq, sizeof data[seq], data[seq]};
+        e[n++] = (struct toast_event){.kind = TOAST_BIRTH,
+                                      .owner = 1,
+                                      .lsn = 100ull * i + seq,
+                                      .tid = (3 * i + seq) % 3000 + 1,
+                                      .value_id = i % 5000,
+                                      .seq = seq,
+                                      .len = sizeof data[seq],
+                                      .data = data[seq]};
     }
     for (uint32_t seq = 0; i >= LIVES && seq < 3; seq++)
         e[n++] = (struct toast_event){.kind = TOAST_DEATH,

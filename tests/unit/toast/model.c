@@ -90,7 +90,14 @@ static void emit(struct owner *o, struct log_event e)
 static void birth_of(struct sim *s, struct owner *o, size_t index, uint8_t *data)
 {
     const struct chunk *c = &s->chunks[index];
-    struct toast_event e = {TOAST_BIRTH, c->owner, c->born, c->tid, c->id, c->seq, c->len, data};
+    struct toast_event e = {.kind = TOAST_BIRTH,
+                            .owner = c->owner,
+                            .lsn = c->born,
+                            .tid = c->tid,
+                            .value_id = c->id,
+                            .seq = c->seq,
+                            .len = c->len,
+                            .data = data};
     emit(o, (struct log_event){e, index});
 }
 
@@ -120,10 +127,15 @@ static bool add_value(struct sim *s, Oid owner, Oid id, uint32_t uid, uint32_t n
                                                NONE,
                                                false};
         if (seed)
-            s->seeds[s->nseeds++] =
-                (struct log_event){{TOAST_BIRTH, owner, START - 1, ((uint64_t)tid << 16) + 1, id,
-                                    seq, s->chunks[s->nchunks].len, NULL},
-                                   s->nchunks};
+            s->seeds[s->nseeds++] = (struct log_event){{.kind = TOAST_BIRTH,
+                                                        .seed = true,
+                                                        .owner = owner,
+                                                        .lsn = START - 1,
+                                                        .tid = ((uint64_t)tid << 16) + 1,
+                                                        .value_id = id,
+                                                        .seq = seq,
+                                                        .len = s->chunks[s->nchunks].len},
+                                                       s->nchunks};
         else
             birth_of(s, o, s->nchunks, NULL);
         s->nchunks++;

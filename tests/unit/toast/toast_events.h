@@ -7,8 +7,14 @@ static struct error err;
 static inline struct toast_event birth(Oid owner, Oid id, uint32_t seq, uint64_t tid,
                                        XLogRecPtr lsn, const char *text)
 {
-    return (struct toast_event){
-        TOAST_BIRTH, owner, lsn, tid, id, seq, (uint32_t)strlen(text), (const uint8_t *)text};
+    return (struct toast_event){.kind = TOAST_BIRTH,
+                                .owner = owner,
+                                .lsn = lsn,
+                                .tid = tid,
+                                .value_id = id,
+                                .seq = seq,
+                                .len = (uint32_t)strlen(text),
+                                .data = (const uint8_t *)text};
 }
 
 static inline struct toast_event death(Oid owner, uint64_t tid, XLogRecPtr lsn)
