@@ -9,10 +9,12 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#define SEALER_NICENESS 10
 #define CHUNK_BYTES ((size_t)256 << 10)
 /* Bounds what is packed at a time. */
 #define PIECE_MAX ((size_t)256 << 10)
@@ -217,6 +219,8 @@ static void *sealer_main(void *arg)
 {
     struct wal_archive *a = arg;
     pthread_setname_np(pthread_self(), "sealer");
+    /* rows go first: what is sealed later is only read again after a crash */
+    setpriority(PRIO_PROCESS, (id_t)gettid(), SEALER_NICENESS);
     pthread_mutex_lock(&a->lock);
     for (;;) {
         while (a->seal_status != OK || a->sealed == a->filled) {

@@ -14,9 +14,9 @@
 /* Full segments that may wait for the sealer before the writer does: as many as hold these bytes of
  * WAL, within these bounds. Their files are short, and a disk that syncs slowly need not be waited
  * for. */
-#define SEAL_BEHIND_BYTES ((uint64_t)256 << 20)
+#define SEAL_BEHIND_BYTES ((uint64_t)1 << 30)
 #define SEAL_BEHIND_MIN 2
-#define SEAL_BEHIND_MAX 16
+#define SEAL_BEHIND_MAX 64
 /* A sealed segment is one zstd frame of this and its packed pages (pack.h). */
 #define ARCHIVE_FORMAT "WALPACK1"
 
