@@ -44,6 +44,11 @@ enum status target_view_make(struct destination *d, const struct target *t, cons
     struct found_table found;
     if (d->options.null || t->ncols == 0)
         return OK;
+    /* after a restart the target may have its later name already: the change that gave it comes
+     * again, and makes the view */
+    TRY(target_table_look(d, t->database, t->table, &found, err));
+    if (!found.exists || strcmp(found.comment, comment) != 0)
+        return OK;
     TRY(target_table_look(d, t->database, name, &found, err));
     /* one of another table gives way: its own was, or will be, made under that table's new name */
     if (found.exists && !target_comment_is_ours(found.comment, ours)) {
