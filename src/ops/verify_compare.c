@@ -1,6 +1,7 @@
 /* Two ordered streams are merged on the key; what differs is looked at again after both sides have
  * moved on, and only what differs while the source row stands still is a difference. */
 #include "ops/verify_internal.h"
+#include "clickhouse/sql_quote.h"
 #include "table/target.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 #include "ops/verify_plan.h"
+#include "clickhouse/sql_quote.h"
 
 #include "table/target.h"
 

@@ -1,5 +1,6 @@
 /* Statements and key order of a plan. */
 #include "ops/verify_plan.h"
+#include "clickhouse/sql_quote.h"
 #include "table/target.h"
 
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* What a boundary changed: relations that came, went, moved to another file or changed their shape.
  */
 #include "base/log.h"
+#include "pg/oids.h"
 #include "pipeline/reorder.h"
 
 #include <stdlib.h>
@@ -335,24 +336,6 @@ static enum status compare_all(const struct boundary *b, struct error *err)
         TRY(st);
     }
     return OK;
-}
-
-static int oid_order(const void *a, const void *b)
-{
-    Oid x = *(const Oid *)a, y = *(const Oid *)b;
-    return x < y ? -1 : x > y;
-}
-
-static size_t oids_unique(struct buf *oids)
-{
-    Oid *o = (Oid *)oids->data;
-    size_t n = oids->len / sizeof *o, kept = 0;
-    if (n > 1)
-        qsort(o, n, sizeof *o, oid_order);
-    for (size_t i = 0; i < n; i++)
-        if (kept == 0 || o[i] != o[kept - 1])
-            o[kept++] = o[i];
-    return kept;
 }
 
 /* Those of the relations that exist are copied again. */

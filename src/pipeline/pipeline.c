@@ -1,5 +1,6 @@
 #include "pipeline/pipeline.h"
 #include "base/log.h"
+#include "clickhouse/sql_quote.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,7 @@
 /* walshadow_rejects: one row for each value that on_bad_value replaced, durable before the row
  * itself is acknowledged (it travels under the same number). */
 #include "pipeline/worker.h"
+#include "clickhouse/sql_quote.h"
 
 #include <stdlib.h>
 #include <string.h>

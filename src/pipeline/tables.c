@@ -2,6 +2,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "clickhouse/sql_quote.h"
 
 #include <stdlib.h>
 #include <string.h>

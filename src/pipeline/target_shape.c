@@ -3,6 +3,7 @@
  * it is. */
 #include "base/fault.h"
 #include "base/log.h"
+#include "clickhouse/sql_quote.h"
 #include "pipeline/target_internal.h"
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* The table behind a target: created, or checked before it is used. */
 #include "base/log.h"
+#include "clickhouse/sql_quote.h"
 #include "native/type_name.h"
 #include "pipeline/target_internal.h"
 

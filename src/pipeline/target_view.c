@@ -1,5 +1,6 @@
 /* `<table>_live` beside a target: its current rows, with the source's columns only. */
 #include "base/log.h"
+#include "clickhouse/sql_quote.h"
 #include "pipeline/target_internal.h"
 
 #include <string.h>

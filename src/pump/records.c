@@ -1,4 +1,5 @@
 #include "pump/records.h"
+#include "pg/oids.h"
 #include "pg/standby_record.h"
 #include "pg/storage_record.h"
 #include "pg/xlog_record.h"
@@ -193,12 +194,6 @@ static bool wrote_catalog(struct records *r, const struct xact_record *x)
     return false;
 }
 
-static int oid_order(const void *a, const void *b)
-{
-    Oid x = *(const Oid *)a, y = *(const Oid *)b;
-    return x < y ? -1 : x > y;
-}
-
 /* catalog/syscache ids are per major (F5): NAMESPACEOID and, just before it, NAMESPACENAME */
 static bool is_namespace_cache(unsigned major, uint8_t id)
 {
@@ -234,14 +229,7 @@ static void changed_relations(struct records *r, const struct xact_record *x, bo
     }
     if (r->options.history != NULL) /* also with all: it may have to be passed unseen */
         dependents_add(r->options.history, enums, &r->oids);
-    Oid *oids = (Oid *)r->oids.data;
-    size_t n = r->oids.len / sizeof(Oid), kept = 0;
-    if (n > 1)
-        qsort(oids, n, sizeof *oids, oid_order);
-    for (size_t i = 0; i < n; i++)
-        if (kept == 0 || oids[i] != oids[kept - 1])
-            oids[kept++] = oids[i];
-    r->oids.len = kept * sizeof(Oid);
+    oids_unique(&r->oids);
 }
 
 static void put_list(uint8_t **at, const void *items, size_t bytes)

@@ -1,4 +1,5 @@
 #include "table/alter.h"
+#include "clickhouse/sql_quote.h"
 #include "native/type_name.h"
 
 #include <stdlib.h>

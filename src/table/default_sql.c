@@ -1,6 +1,7 @@
 /* A value as a SQL expression: what a column that is added reads as in the rows that were there
  * before. Made from the encoder's own bytes, so that these rows have what a row sent has. */
 #include "native/column.h"
+#include "clickhouse/sql_quote.h"
 #include "table/alter.h"
 
 #include <string.h>

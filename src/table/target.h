@@ -64,5 +64,3 @@ const char *target_column_type(const struct target *t, unsigned i);
 /* DDL text, appended to out. All names quoted with backquotes. */
 void target_create_sql(const struct target *t, const struct target_options *options,
                        struct buf *out);
-void sql_quote_ident(struct buf *out, const char *name);  /* `a\`b` */
-void sql_quote_string(struct buf *out, const char *text); /* 'a\'b' */

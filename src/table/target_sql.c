@@ -1,32 +1,12 @@
 /* DDL text of a target. */
 #include "table/target.h"
+#include "clickhouse/sql_quote.h"
 
 #include <string.h>
 
 /* Tables with more columns than this write compact parts while those are small (clickhouse-notes
  * 19). */
 #define WIDE_PART_COLUMNS 200
-
-static void put_escaped(struct buf *out, char quote, const char *text)
-{
-    buf_put_u8(out, (uint8_t)quote);
-    for (; *text != 0; text++) {
-        if (*text == quote || *text == '\\')
-            buf_put_u8(out, '\\');
-        buf_put_u8(out, (uint8_t)*text);
-    }
-    buf_put_u8(out, (uint8_t)quote);
-}
-
-void sql_quote_ident(struct buf *out, const char *name)
-{
-    put_escaped(out, '`', name);
-}
-
-void sql_quote_string(struct buf *out, const char *text)
-{
-    put_escaped(out, '\'', text);
-}
 
 /* The key in index order, or (_part, _ctid). */
 static void put_order_by(const struct target *t, struct buf *out)

@@ -1,6 +1,7 @@
 #include "toast/clickhouse.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "clickhouse/sql_quote.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,31 +19,9 @@ static const struct ch_setting settings[] = {
     {"send_logs_level", "none"}, {"mutations_sync", "1"},
 };
 
-static void put_ident(struct buf *sql, const char *name)
-{
-    buf_put_u8(sql, '`');
-    for (; *name != '\0'; name++) {
-        if (*name == '`' || *name == '\\')
-            buf_put_u8(sql, '\\');
-        buf_put_u8(sql, (uint8_t)*name);
-    }
-    buf_put_u8(sql, '`');
-}
-
-static void put_text(struct buf *sql, const char *text)
-{
-    buf_put_u8(sql, '\'');
-    for (; *text != '\0'; text++) {
-        if (*text == '\'' || *text == '\\')
-            buf_put_u8(sql, '\\');
-        buf_put_u8(sql, (uint8_t)*text);
-    }
-    buf_put_u8(sql, '\'');
-}
-
 void clickhouse_put_table(const struct clickhouse_store *s, Oid owner, struct buf *sql)
 {
-    put_ident(sql, s->database);
+    sql_quote_ident(sql, s->database);
     buf_printf(sql, ".`" PREFIX "%u`", owner);
 }
 
@@ -166,7 +145,7 @@ static enum status owner_ensure(struct clickhouse_store *s, Oid oid, struct clic
                " (value_id UInt32, seq UInt32, tid UInt64, born UInt64, died UInt64, data "
                "String) ENGINE = ReplacingMergeTree(died) ORDER BY (value_id, seq, tid, born) "
                "COMMENT ");
-    put_text(&sql, s->comment);
+    sql_quote_string(&sql, s->comment);
     TRY(clickhouse_execute(s, buf_cstr(&sql), err));
     *ret = owner_add(s, oid);
     return OK;
@@ -217,48 +196,51 @@ static enum status insert_rows(struct clickhouse_store *s, Oid owner, struct blo
     return OK;
 }
 
-/* The events of one owner, in INSERTs of a few MiB. */
-static enum status write_owner(struct clickhouse_store *s, Oid oid, struct error *err)
+static int by_owner(const void *a, const void *b)
+{
+    const struct overlay_event *x = *(struct overlay_event *const *)a;
+    const struct overlay_event *y = *(struct overlay_event *const *)b;
+    return (x->event.owner > y->event.owner) - (x->event.owner < y->event.owner);
+}
+
+/* The first events are of one owner: they go in INSERTs of a few MiB. Returns in *ret_n how many.
+ */
+static enum status write_owner(struct clickhouse_store *s,
+                               const struct overlay_event *const *events, size_t n, size_t *ret_n,
+                               struct error *err)
 {
     struct clickhouse_owner *owner;
+    Oid oid = events[0]->event.owner;
     TRY(owner_ensure(s, oid, &owner, err));
     struct block *block = block_new(s->header);
     enum status st = OK;
-    for (const struct overlay_event *e = s->writing->first; e != NULL && st == OK; e = e->next) {
-        if (e->event.owner != oid)
-            continue;
-        put_row(block, &e->event);
-        owner->ends += e->event.kind != TOAST_BIRTH;
+    size_t i = 0;
+    for (; i < n && events[i]->event.owner == oid && st == OK; i++) {
+        put_row(block, &events[i]->event);
+        owner->ends += events[i]->event.kind != TOAST_BIRTH;
         if (block_bytes(block) >= INSERT_BYTES)
             st = insert_rows(s, oid, block, err);
     }
     if (st == OK)
         st = insert_rows(s, oid, block, err);
     block_free(block);
+    *ret_n = i;
     return st;
 }
 
-static int oid_order(const void *a, const void *b)
-{
-    Oid x = *(const Oid *)a, y = *(const Oid *)b;
-    return x < y ? -1 : x > y;
-}
-
-/* Writes s->writing and empties it; on failure it stays, for another try. */
+/* Writes s->writing and empties it; on failure it stays, for another try. In which order events are
+ * written does not matter. */
 static enum status write_writing(struct clickhouse_store *s, struct error *err)
 {
-    CLEANUP_BUF struct buf oids = {0};
-    enum status st = OK;
+    CLEANUP_BUF struct buf list = {0};
     for (const struct overlay_event *e = s->writing->first; e != NULL; e = e->next)
-        buf_put_u32(&oids, e->event.owner);
-    Oid *o = (Oid *)oids.data;
-    size_t n = oids.len / sizeof *o;
-    if (n > 1)
-        qsort(o, n, sizeof *o, oid_order);
-    for (size_t i = 0; i < n && st == OK; i++)
-        if (i == 0 || o[i] != o[i - 1])
-            st = write_owner(s, o[i], err);
-    TRY(st);
+        buf_put(&list, &e, sizeof e);
+    const struct overlay_event **events = (const struct overlay_event **)list.data;
+    size_t left = list.len / sizeof *events, n;
+    if (left > 1)
+        qsort(events, left, sizeof *events, by_owner);
+    for (; left > 0; events += n, left -= n)
+        TRY(write_owner(s, events, left, &n, err));
     pthread_rwlock_wrlock(&s->lock);
     overlay_clear(s->writing);
     pthread_rwlock_unlock(&s->lock);
@@ -376,27 +358,33 @@ static enum status find_tables(struct clickhouse_store *s, struct error *err)
 {
     CLEANUP_BUF struct buf sql = {0};
     buf_printf(&sql, "CREATE DATABASE IF NOT EXISTS ");
-    put_ident(&sql, s->database);
+    sql_quote_ident(&sql, s->database);
     TRY(clickhouse_execute(s, buf_cstr(&sql), err));
     buf_reset(&sql);
     buf_printf(&sql, "SELECT name, comment FROM system.tables WHERE startsWith(name, '" PREFIX
                      "') AND database = ");
-    put_text(&sql, s->database);
+    sql_quote_string(&sql, s->database);
     return clickhouse_select(s, buf_cstr(&sql), found_table, s, err);
+}
+
+enum status clickhouse_owner_drop(struct clickhouse_store *s, struct clickhouse_owner *o,
+                                  struct error *err)
+{
+    CLEANUP_BUF struct buf sql = {0};
+    buf_printf(&sql, "DROP TABLE IF EXISTS ");
+    clickhouse_put_table(s, o->oid, &sql);
+    buf_printf(&sql, " SYNC");
+    TRY(clickhouse_execute(s, buf_cstr(&sql), err));
+    HASH_DEL(s->owners, o);
+    free(o);
+    return OK;
 }
 
 static enum status drop_tables(struct clickhouse_store *s, struct error *err)
 {
     struct clickhouse_owner *o, *next;
-    HASH_ITER (hh, s->owners, o, next) {
-        CLEANUP_BUF struct buf sql = {0};
-        buf_printf(&sql, "DROP TABLE IF EXISTS ");
-        clickhouse_put_table(s, o->oid, &sql);
-        buf_printf(&sql, " SYNC");
-        TRY(clickhouse_execute(s, buf_cstr(&sql), err));
-        HASH_DEL(s->owners, o);
-        free(o);
-    }
+    HASH_ITER (hh, s->owners, o, next)
+        TRY(clickhouse_owner_drop(s, o, err));
     return OK;
 }
 

@@ -64,6 +64,9 @@ enum status clickhouse_select(struct clickhouse_store *s, const char *sql, ch_ro
                               struct error *err) CHECKED;
 /* `database`.`walshadow_toast_1`, appended. */
 void clickhouse_put_table(const struct clickhouse_store *s, Oid owner, struct buf *sql);
+/* The owner's table goes, and o with it. The caller holds write_lock. */
+enum status clickhouse_owner_drop(struct clickhouse_store *s, struct clickhouse_owner *o,
+                                  struct error *err) CHECKED;
 /* The statement met a table that is not there: nothing was ever put for its owner. */
 bool clickhouse_table_missing(const struct error *err);
 

@@ -87,14 +87,7 @@ static enum status reclaim_owner(struct clickhouse_store *s, struct clickhouse_o
     atomic_fetch_add(&s->reclaimed_chunks, ends.chunks - MIN(left.chunks, ends.chunks));
     if (left.all > 0 || left.chunks > 0)
         return OK;
-    CLEANUP_BUF struct buf sql = {0};
-    buf_printf(&sql, "DROP TABLE IF EXISTS ");
-    clickhouse_put_table(s, o->oid, &sql);
-    buf_printf(&sql, " SYNC");
-    TRY(clickhouse_execute(s, buf_cstr(&sql), err));
-    HASH_DEL(s->owners, o);
-    free(o);
-    return OK;
+    return clickhouse_owner_drop(s, o, err);
 }
 
 enum status clickhouse_reclaim(struct toast_store *store, XLogRecPtr floor, struct error *err)

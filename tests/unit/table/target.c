@@ -1,5 +1,6 @@
 /* Targets made from descriptors: columns, keys, names that clash, and the SQL. */
 #include "test.h"
+#include "clickhouse/sql_quote.h"
 
 #include "table/insert_settings.h"
 #include "table/target.h"
