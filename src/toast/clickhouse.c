@@ -7,7 +7,6 @@
 #include <string.h>
 #include <time.h>
 
-#define PENDING_BYTES_MAX ((size_t)8 << 20)
 #define RECLAIM_PAUSE_NS UINT64_C(30000000000)
 #define RETRY_MS_MAX 5000u
 #define INSERT_BYTES ((size_t)4 << 20) /* of an INSERT, about */
@@ -228,12 +227,11 @@ static enum status write_owner(struct clickhouse_store *s,
     return st;
 }
 
-/* Writes s->writing and empties it; on failure it stays, for another try. In which order events are
- * written does not matter. */
-static enum status write_writing(struct clickhouse_store *s, struct error *err)
+static enum status write_overlay(void *store, const struct overlay *writing, struct error *err)
 {
+    struct clickhouse_store *s = store;
     CLEANUP_BUF struct buf list = {0};
-    for (const struct overlay_event *e = s->writing->first; e != NULL; e = e->next)
+    for (const struct overlay_event *e = writing->first; e != NULL; e = e->next)
         buf_put(&list, &e, sizeof e);
     const struct overlay_event **events = (const struct overlay_event **)list.data;
     size_t left = list.len / sizeof *events, n;
@@ -241,60 +239,21 @@ static enum status write_writing(struct clickhouse_store *s, struct error *err)
         qsort(events, left, sizeof *events, by_owner);
     for (; left > 0; events += n, left -= n)
         TRY(write_owner(s, events, left, &n, err));
-    pthread_rwlock_wrlock(&s->lock);
-    overlay_clear(s->writing);
-    pthread_rwlock_unlock(&s->lock);
     return OK;
-}
-
-/* Everything put before the call is in the tables. The caller holds write_lock. */
-static enum status flush(struct clickhouse_store *s, struct error *err)
-{
-    TRY(write_writing(s, err)); /* what an earlier call could not */
-    pthread_rwlock_wrlock(&s->lock);
-    struct overlay *o = s->pending;
-    s->pending = s->writing;
-    s->writing = o;
-    pthread_rwlock_unlock(&s->lock);
-    return write_writing(s, err);
 }
 
 static enum status clickhouse_put(struct toast_store *store, const struct toast_event *events,
                                   size_t n, struct error *err)
 {
-    struct clickhouse_store *s = (struct clickhouse_store *)store;
-    uint64_t births = 0;
-    pthread_rwlock_wrlock(&s->lock);
-    for (size_t i = 0; i < n; i++) {
-        overlay_add(s->pending, &events[i]);
-        births += events[i].kind == TOAST_BIRTH;
-    }
-    bool full = overlay_bytes(s->pending) >= s->pending_bytes_max;
-    pthread_rwlock_unlock(&s->lock);
-    atomic_fetch_add(&s->put_chunks, births);
-    if (!full)
-        return OK;
-    pthread_mutex_lock(&s->write_lock);
-    pthread_rwlock_rdlock(&s->lock); /* another thread may have written meanwhile */
-    full = overlay_bytes(s->pending) >= s->pending_bytes_max;
-    pthread_rwlock_unlock(&s->lock);
-    enum status st = full ? flush(s, err) : OK;
-    pthread_mutex_unlock(&s->write_lock);
-    return st;
+    return toast_pending_put(&((struct clickhouse_store *)store)->events, events, n, err);
 }
 
 static enum status clickhouse_sync(struct toast_store *store, XLogRecPtr floor, struct error *err)
 {
     struct clickhouse_store *s = (struct clickhouse_store *)store;
-    enum status st = OK;
-    pthread_mutex_lock(&s->write_lock);
-    pthread_rwlock_rdlock(&s->lock);
-    bool needed = (s->pending->first != NULL && s->pending->min_lsn < floor) ||
-                  (s->writing->first != NULL && s->writing->min_lsn < floor);
-    pthread_rwlock_unlock(&s->lock);
-    if (needed)
-        st = flush(s, err);
-    pthread_mutex_unlock(&s->write_lock);
+    pthread_mutex_lock(&s->events.write_lock);
+    enum status st = toast_pending_flush(&s->events, floor, err);
+    pthread_mutex_unlock(&s->events.write_lock);
     return st;
 }
 
@@ -308,14 +267,11 @@ static void clickhouse_close(struct toast_store *store)
         HASH_DEL(s->owners, o);
         free(o);
     }
-    overlay_free(&s->overlays[0]);
-    overlay_free(&s->overlays[1]);
+    toast_pending_fini(&s->events);
     free(s->header);
     free(s->database);
     free(s->comment);
     pthread_mutex_destroy(&s->clients_lock);
-    pthread_mutex_destroy(&s->write_lock);
-    pthread_rwlock_destroy(&s->lock);
     free(s);
 }
 
@@ -396,23 +352,15 @@ enum status toast_store_open_clickhouse(const struct toast_clickhouse_options *o
         clickhouse_reclaim, clickhouse_stats, clickhouse_close,
     };
     struct clickhouse_store *s = xcalloc(1, sizeof *s);
-    pthread_rwlockattr_t attr;
     s->base.ops = &ops;
     s->endpoint = *o->endpoint;
     s->database = xstrdup(o->database);
     s->comment = xstrdup(o->comment);
     s->ctx = o->ctx;
     s->stopping = o->stopping;
-    s->pending_bytes_max = o->pending_bytes_max == 0 ? PENDING_BYTES_MAX : o->pending_bytes_max;
     s->reclaim_pause_ns = o->reclaim_pause_ns == 0 ? RECLAIM_PAUSE_NS : o->reclaim_pause_ns;
     s->header = header_new();
-    s->pending = &s->overlays[0];
-    s->writing = &s->overlays[1];
-    pthread_rwlockattr_init(&attr);
-    pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
-    pthread_rwlock_init(&s->lock, &attr);
-    pthread_rwlockattr_destroy(&attr);
-    pthread_mutex_init(&s->write_lock, NULL);
+    toast_pending_init(&s->events, o->pending_bytes_max, write_overlay, s);
     pthread_mutex_init(&s->clients_lock, NULL);
     enum status st = find_tables(s, err);
     if (st == OK && o->empty)

@@ -9,7 +9,7 @@
  * merges keep one. */
 #pragma once
 #include "clickhouse/client.h"
-#include "toast/overlay.h"
+#include "toast/pending.h"
 #include "toast/store_internal.h"
 
 #include <pthread.h>
@@ -31,25 +31,19 @@ struct clickhouse_store {
     struct toast_store base;
     struct ch_endpoint endpoint;
     char *database, *comment;
-    size_t pending_bytes_max;
     uint64_t reclaim_pause_ns;
     void *ctx;
     bool (*stopping)(void *ctx);
     struct block_header *header;
 
-    /* Read-locked through a fetch, write-locked to change the overlays: guards pending and writing.
-     * What a fetch does not find in them is in the tables. */
-    pthread_rwlock_t lock;
-    struct overlay *pending, *writing, overlays[2];
-
-    pthread_mutex_t write_lock; /* held by who writes or reclaims: guards owners. Before lock. */
+    struct toast_pending events;     /* its write_lock guards owners too */
     struct clickhouse_owner *owners; /* whose table is there */
 
     pthread_mutex_t clients_lock; /* guards idle connections */
     struct ch_client *clients[CLIENTS_MAX];
     unsigned nclients;
 
-    atomic_uint_fast64_t put_chunks, fetched_chunks, reclaimed_chunks;
+    atomic_uint_fast64_t fetched_chunks, reclaimed_chunks;
 };
 
 typedef enum status (*clickhouse_fn)(struct clickhouse_store *s, struct ch_client *c, void *ctx,

@@ -129,8 +129,8 @@ static bool has_stored_death(const struct fetch *f, uint64_t tid, XLogRecPtr bor
 static bool is_alive(const struct fetch *f, uint64_t tid, XLogRecPtr born)
 {
     return born <= f->lsn && born >= f->reset && !has_stored_death(f, tid, born) &&
-           !overlay_has_death(f->s->pending, f->owner, tid, born, f->lsn) &&
-           !overlay_has_death(f->s->writing, f->owner, tid, born, f->lsn);
+           !overlay_has_death(f->s->events.pending, f->owner, tid, born, f->lsn) &&
+           !overlay_has_death(f->s->events.writing, f->owner, tid, born, f->lsn);
 }
 
 struct version {
@@ -158,8 +158,8 @@ static struct version chunk_version(const struct fetch *f, uint32_t seq, bool st
     for (; *at < f->chunks.len / sizeof *c && c[*at].seq <= seq; (*at)++)
         if (c[*at].seq == seq && is_alive(f, c[*at].tid, c[*at].born))
             best = (struct version){c[*at].born, f->data.data + c[*at].data_at, c[*at].len};
-    look_at_overlay(f, f->s->writing, seq, streamed, &best);
-    look_at_overlay(f, f->s->pending, seq, streamed, &best);
+    look_at_overlay(f, f->s->events.writing, seq, streamed, &best);
+    look_at_overlay(f, f->s->events.pending, seq, streamed, &best);
     return best;
 }
 
@@ -190,8 +190,8 @@ static void assemble(struct fetch *f, uint32_t extsize, bool streamed, uint8_t *
 static enum status fetch_locked(struct fetch *f, uint32_t extsize, uint8_t *ret,
                                 enum toast_found *ret_found, struct error *err)
 {
-    f->reset = MAX(overlay_reset_before(f->s->pending, f->owner, f->lsn),
-                   overlay_reset_before(f->s->writing, f->owner, f->lsn));
+    f->reset = MAX(overlay_reset_before(f->s->events.pending, f->owner, f->lsn),
+                   overlay_reset_before(f->s->events.writing, f->owner, f->lsn));
     /* What the stream put since the last write it put in order, after a restart too: a whole value
      * there is the newest, and what ended it would be there. A seed's end may be in the table. */
     assemble(f, extsize, true, ret, ret_found);
@@ -215,9 +215,9 @@ enum status clickhouse_fetch(struct toast_store *store, Oid owner, const struct 
 {
     struct clickhouse_store *s = (struct clickhouse_store *)store;
     struct fetch f = {.s = s, .owner = owner, .value_id = p->value_id, .lsn = lsn};
-    pthread_rwlock_rdlock(&s->lock);
+    pthread_rwlock_rdlock(&s->events.lock);
     enum status st = fetch_locked(&f, p->extsize, ret, ret_found, err);
-    pthread_rwlock_unlock(&s->lock);
+    pthread_rwlock_unlock(&s->events.lock);
     buf_free(&f.chunks);
     buf_free(&f.deaths);
     buf_free(&f.data);

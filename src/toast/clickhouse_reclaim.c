@@ -1,7 +1,9 @@
 /* Taking away what died before the floor: first the chunks, then the facts that ended them; a kill
  * in between leaves facts without chunks, which the next turn finds. */
 #include "toast/clickhouse.h"
+
 #include "base/queue.h"
+#include "clickhouse/sql_quote.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -96,14 +98,14 @@ enum status clickhouse_reclaim(struct toast_store *store, XLogRecPtr floor, stru
     struct clickhouse_owner *o, *next;
     uint64_t now = clock_now_ns();
     enum status st = OK;
-    pthread_mutex_lock(&s->write_lock);
+    pthread_mutex_lock(&s->events.write_lock);
     HASH_ITER (hh, s->owners, o, next) {
         if (st != OK || o->ends == 0 || o->look_ns > now)
             continue;
         o->look_ns = now + s->reclaim_pause_ns;
         st = reclaim_owner(s, o, floor, err);
     }
-    pthread_mutex_unlock(&s->write_lock);
+    pthread_mutex_unlock(&s->events.write_lock);
     return st;
 }
 
@@ -124,21 +126,14 @@ enum status clickhouse_stats(struct toast_store *store, struct toast_stats *ret,
     struct clickhouse_store *s = (struct clickhouse_store *)store;
     CLEANUP_BUF struct buf sql = {0};
     struct toast_stats stats = {
-        .put_chunks = atomic_load(&s->put_chunks),
+        .put_chunks = atomic_load(&s->events.put_chunks),
         .fetched_chunks = atomic_load(&s->fetched_chunks),
         .reclaimed_chunks = atomic_load(&s->reclaimed_chunks),
     };
-    pthread_rwlock_rdlock(&s->lock);
-    stats.pending_bytes = overlay_bytes(s->pending) + overlay_bytes(s->writing);
-    pthread_rwlock_unlock(&s->lock);
+    stats.pending_bytes = toast_pending_bytes(&s->events);
     buf_printf(&sql, "SELECT ifNull(sum(total_rows), 0), ifNull(sum(total_bytes), 0) FROM "
-                     "system.tables WHERE startsWith(name, 'walshadow_toast_') AND comment = '");
-    for (const char *c = s->comment; *c != '\0'; c++) {
-        if (*c == '\'' || *c == '\\')
-            buf_put_u8(&sql, '\\');
-        buf_put_u8(&sql, (uint8_t)*c);
-    }
-    buf_put_u8(&sql, '\'');
+                     "system.tables WHERE startsWith(name, 'walshadow_toast_') AND comment = ");
+    sql_quote_string(&sql, s->comment);
     TRY(clickhouse_select(s, buf_cstr(&sql), take_stats, &stats, err));
     *ret = stats;
     return OK;

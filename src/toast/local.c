@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define PENDING_BYTES_MAX ((size_t)8 << 20)
 #define RECLAIM_ROWS_MAX 2048
 /* Events in one transaction: LMDB holds the pages it changes in memory until the commit. */
 #define WRITE_EVENTS_MAX 4096
@@ -42,9 +41,9 @@ enum status local_write(struct local_store *s, local_write_fn fn, void *ctx, str
             return OK;
         if (rc != MDB_MAP_FULL)
             return lmdb_env_write_error(&s->env, rc, err);
-        pthread_rwlock_wrlock(&s->lock); /* no reader has the map */
+        pthread_rwlock_wrlock(&s->events.lock); /* no reader has the map */
         enum status st = lmdb_env_grow(&s->env, err);
-        pthread_rwlock_unlock(&s->lock);
+        pthread_rwlock_unlock(&s->events.lock);
         TRY(st);
     }
 }
@@ -133,74 +132,30 @@ static enum status write_events(struct local_store *s, MDB_txn *txn, void *ctx, 
     return OK;
 }
 
-/* Writes s->writing and empties it; on failure it stays, for another try. */
-static enum status write_writing(struct local_store *s, struct error *err)
+static enum status write_overlay(void *store, const struct overlay *writing, struct error *err)
 {
-    struct run_of_events run = {s->writing->first, NULL};
+    struct run_of_events run = {writing->first, NULL};
     while (run.from != NULL) {
-        TRY(local_write(s, write_events, &run, err));
+        TRY(local_write(store, write_events, &run, err));
         run.from = run.end;
     }
-    pthread_rwlock_wrlock(&s->lock);
-    overlay_clear(s->writing);
-    pthread_rwlock_unlock(&s->lock);
     return OK;
-}
-
-/* Everything put before the call is in the file. The caller holds write_lock. */
-static enum status flush(struct local_store *s, struct error *err)
-{
-    TRY(write_writing(s, err)); /* what an earlier call could not */
-    pthread_rwlock_wrlock(&s->lock);
-    struct overlay *o = s->pending;
-    s->pending = s->writing;
-    s->writing = o;
-    pthread_rwlock_unlock(&s->lock);
-    return write_writing(s, err);
 }
 
 static enum status local_put(struct toast_store *store, const struct toast_event *events, size_t n,
                              struct error *err)
 {
-    struct local_store *s = (struct local_store *)store;
-    uint64_t births = 0;
-    pthread_rwlock_wrlock(&s->lock);
-    for (size_t i = 0; i < n; i++) {
-        overlay_add(s->pending, &events[i]);
-        births += events[i].kind == TOAST_BIRTH;
-    }
-    bool full = overlay_bytes(s->pending) >= s->pending_bytes_max;
-    pthread_rwlock_unlock(&s->lock);
-    atomic_fetch_add(&s->put_chunks, births);
-    if (!full)
-        return OK;
-    pthread_mutex_lock(&s->write_lock);
-    pthread_rwlock_rdlock(&s->lock); /* another thread may have written meanwhile */
-    full = overlay_bytes(s->pending) >= s->pending_bytes_max;
-    pthread_rwlock_unlock(&s->lock);
-    enum status st = full ? flush(s, err) : OK;
-    pthread_mutex_unlock(&s->write_lock);
-    return st;
-}
-
-static bool overlay_is_before(const struct overlay *o, XLogRecPtr floor)
-{
-    return o->first != NULL && o->min_lsn < floor;
+    return toast_pending_put(&((struct local_store *)store)->events, events, n, err);
 }
 
 static enum status local_sync(struct toast_store *store, XLogRecPtr floor, struct error *err)
 {
     struct local_store *s = (struct local_store *)store;
-    enum status st = OK;
-    pthread_mutex_lock(&s->write_lock);
-    pthread_rwlock_rdlock(&s->lock);
-    bool needed = overlay_is_before(s->pending, floor) || overlay_is_before(s->writing, floor);
-    pthread_rwlock_unlock(&s->lock);
-    if (needed)
-        st = flush(s, err);
+    pthread_mutex_lock(&s->events.write_lock);
+    enum status st = toast_pending_flush(&s->events, floor, err);
     if (st == OK)
         st = lmdb_env_sync(&s->env, err);
-    pthread_mutex_unlock(&s->write_lock);
+    pthread_mutex_unlock(&s->events.write_lock);
     return st;
 }
 
@@ -209,14 +164,14 @@ static enum status local_stats(struct toast_store *store, struct toast_stats *re
 {
     struct local_store *s = (struct local_store *)store;
     struct toast_stats stats = {
-        .put_chunks = atomic_load(&s->put_chunks),
+        .put_chunks = atomic_load(&s->events.put_chunks),
         .fetched_chunks = atomic_load(&s->fetched_chunks),
         .reclaimed_chunks = atomic_load(&s->reclaimed_chunks),
     };
     MDB_stat chunk = {0}, death = {0};
     MDB_txn *txn;
-    pthread_rwlock_rdlock(&s->lock);
-    stats.pending_bytes = overlay_bytes(s->pending) + overlay_bytes(s->writing);
+    stats.pending_bytes = toast_pending_bytes(&s->events);
+    pthread_rwlock_rdlock(&s->events.lock);
     enum status st = lmdb_env_usage(&s->env, &stats.used_bytes, &stats.disk_bytes, err);
     int rc = st == OK ? mdb_txn_begin(s->env.env, NULL, MDB_RDONLY, &txn) : 0;
     if (st == OK && rc == 0) {
@@ -224,7 +179,7 @@ static enum status local_stats(struct toast_store *store, struct toast_stats *re
             rc = mdb_stat(txn, s->env.death, &death);
         mdb_txn_abort(txn);
     }
-    pthread_rwlock_unlock(&s->lock);
+    pthread_rwlock_unlock(&s->events.lock);
     TRY(st);
     if (rc != 0)
         return lmdb_env_error(&s->env, rc, "cannot read", err);
@@ -240,11 +195,8 @@ static void local_close(struct toast_store *store)
     for (unsigned i = 0; i < s->nread_txns; i++)
         mdb_txn_abort(s->read_txns[i]);
     lmdb_env_close(&s->env);
-    overlay_free(&s->overlays[0]);
-    overlay_free(&s->overlays[1]);
+    toast_pending_fini(&s->events);
     pthread_mutex_destroy(&s->read_lock);
-    pthread_mutex_destroy(&s->write_lock);
-    pthread_rwlock_destroy(&s->lock);
     free(s);
 }
 
@@ -256,22 +208,14 @@ enum status toast_store_open_local(const struct toast_local_options *o,
         local_put, local_fetch, local_sync, local_reclaim, local_stats, local_close,
     };
     struct local_store *s = xcalloc(1, sizeof *s);
-    pthread_rwlockattr_t attr;
     enum status st = lmdb_env_open(&s->env, o->dir, o->first_map_bytes, ret_created, err);
     if (st != OK) {
         free(s);
         return st;
     }
     s->base.ops = &ops;
-    s->pending_bytes_max = o->pending_bytes_max == 0 ? PENDING_BYTES_MAX : o->pending_bytes_max;
     s->reclaim_rows_max = o->reclaim_rows_max == 0 ? RECLAIM_ROWS_MAX : o->reclaim_rows_max;
-    s->pending = &s->overlays[0];
-    s->writing = &s->overlays[1];
-    pthread_rwlockattr_init(&attr);
-    pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
-    pthread_rwlock_init(&s->lock, &attr);
-    pthread_rwlockattr_destroy(&attr);
-    pthread_mutex_init(&s->write_lock, NULL);
+    toast_pending_init(&s->events, o->pending_bytes_max, write_overlay, s);
     pthread_mutex_init(&s->read_lock, NULL);
     *ret_store = &s->base;
     return OK;

@@ -1,7 +1,7 @@
 /* The local store: LMDB under the state directory, with what is not written yet in memory. */
 #pragma once
 #include "toast/lmdb_env.h"
-#include "toast/overlay.h"
+#include "toast/pending.h"
 #include "toast/store_internal.h"
 
 #include <stdatomic.h>
@@ -10,19 +10,11 @@
 
 struct local_store {
     struct toast_store base;
-    size_t pending_bytes_max;
     unsigned reclaim_rows_max;
 
-    /* Read-locked through a fetch, write-locked to change the overlays and the map: guards pending,
-     * writing (the pointers and what they point to) and the address of the map. */
-    pthread_rwlock_t lock;
-    struct overlay *pending; /* newest events */
-    struct overlay *writing; /* older ones, on their way into the file; empty otherwise */
-    struct overlay overlays[2];
-
-    /* Held by who writes the file: LMDB's write transactions and env.unsynced. Taken before lock.
-     */
-    pthread_mutex_t write_lock;
+    /* Its lock guards the address of the map too, its write_lock LMDB's write transactions and
+     * env.unsynced. */
+    struct toast_pending events;
     struct lmdb_env env;
     bool freed; /* pages since holes were punched */
 
@@ -30,7 +22,7 @@ struct local_store {
     MDB_txn *read_txns[READ_TXNS_MAX];
     unsigned nread_txns;
 
-    atomic_uint_fast64_t put_chunks, fetched_chunks, reclaimed_chunks;
+    atomic_uint_fast64_t fetched_chunks, reclaimed_chunks;
 };
 
 /* Runs fn in a write transaction and commits; if the map is full, grows it and runs fn again. The

@@ -75,8 +75,8 @@ static enum status is_alive(struct fetch *f, uint64_t tid, XLogRecPtr born, bool
 {
     *ret = false;
     if (born > f->lsn || born < f->reset ||
-        overlay_has_death(f->s->pending, f->owner, tid, born, f->lsn) ||
-        overlay_has_death(f->s->writing, f->owner, tid, born, f->lsn))
+        overlay_has_death(f->s->events.pending, f->owner, tid, born, f->lsn) ||
+        overlay_has_death(f->s->events.writing, f->owner, tid, born, f->lsn))
         return OK;
     bool dead;
     TRY(has_stored_death(f, tid, born, &dead, err));
@@ -116,8 +116,8 @@ static enum status chunk_version(struct fetch *f, uint32_t seq, struct version *
         }
         TRY(chunk_move(f, MDB_NEXT, err));
     }
-    TRY(look_at_overlay(f, f->s->writing, seq, ret, err));
-    return look_at_overlay(f, f->s->pending, seq, ret, err);
+    TRY(look_at_overlay(f, f->s->events.writing, seq, ret, err));
+    return look_at_overlay(f, f->s->events.pending, seq, ret, err);
 }
 
 static enum status assemble(struct fetch *f, uint32_t extsize, uint8_t *ret,
@@ -160,8 +160,8 @@ static enum status find_reset(struct fetch *f, MDB_txn *txn, struct error *err)
     XLogRecPtr lsn = 0;
     Oid owner;
     bool found;
-    f->reset = MAX(overlay_reset_before(f->s->pending, f->owner, f->lsn),
-                   overlay_reset_before(f->s->writing, f->owner, f->lsn));
+    f->reset = MAX(overlay_reset_before(f->s->events.pending, f->owner, f->lsn),
+                   overlay_reset_before(f->s->events.writing, f->owner, f->lsn));
     int rc = mdb_cursor_open(txn, f->s->env.reset, &cursor);
     if (rc != 0)
         return lmdb_env_error(&f->s->env, rc, "cannot read", err);
@@ -231,7 +231,7 @@ enum status local_fetch(struct toast_store *store, Oid owner, const struct toast
     f.lsn = MIN(lsn, UINT64_MAX - 1); /* so that there is one after it */
     MDB_txn *txn;
     enum status st;
-    pthread_rwlock_rdlock(&s->lock);
+    pthread_rwlock_rdlock(&s->events.lock);
     int rc = read_begin(s, &txn);
     if (rc != 0) {
         st = lmdb_env_error(&s->env, rc, "cannot begin", err);
@@ -239,7 +239,7 @@ enum status local_fetch(struct toast_store *store, Oid owner, const struct toast
         st = fetch_in(&f, txn, p->extsize, ret, ret_found, err);
         read_end(s, txn);
     }
-    pthread_rwlock_unlock(&s->lock);
+    pthread_rwlock_unlock(&s->events.lock);
     atomic_fetch_add_explicit(&s->fetched_chunks, f.fetched, memory_order_relaxed);
     return st;
 }

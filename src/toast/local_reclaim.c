@@ -221,10 +221,10 @@ static enum status run(struct local_store *s, local_write_fn fn, XLogRecPtr floo
 {
     struct reclaim r = {.floor = floor};
     while (!r.done) {
-        pthread_mutex_lock(&s->write_lock);
+        pthread_mutex_lock(&s->events.write_lock);
         enum status st = local_write(s, fn, &r, err);
         s->freed |= st == OK && r.chunks > 0;
-        pthread_mutex_unlock(&s->write_lock);
+        pthread_mutex_unlock(&s->events.write_lock);
         TRY(st);
         atomic_fetch_add(&s->reclaimed_chunks, r.chunks);
         r.from = r.next;
@@ -236,17 +236,17 @@ static enum status run(struct local_store *s, local_write_fn fn, XLogRecPtr floo
 static enum status give_room_back(struct local_store *s, struct error *err)
 {
     uint64_t used, disk;
-    pthread_mutex_lock(&s->write_lock);
+    pthread_mutex_lock(&s->events.write_lock);
     enum status st = s->freed ? lmdb_env_usage(&s->env, &used, &disk, err) : OK;
     if (st == OK && s->freed && disk > used && disk - used >= HOLES_WORTH_BYTES &&
         disk - used >= disk / 4) {
         /* fetches that began before the last transaction end; no other begins one meanwhile */
-        pthread_rwlock_wrlock(&s->lock);
-        pthread_rwlock_unlock(&s->lock);
+        pthread_rwlock_wrlock(&s->events.lock);
+        pthread_rwlock_unlock(&s->events.lock);
         st = lmdb_env_punch(&s->env, HOLES_MAX, err);
         s->freed = st != OK || s->env.punched_through != 0;
     }
-    pthread_mutex_unlock(&s->write_lock);
+    pthread_mutex_unlock(&s->events.write_lock);
     return st;
 }
 
