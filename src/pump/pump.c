@@ -33,8 +33,7 @@ struct pump {
     pthread_mutex_t lock; /* guards repl (the pointer), waiting, stop wake-ups, paused */
     pthread_cond_t wake;
     struct source_repl *repl;
-    struct source_reader *reader; /* of repl, once it streams; the pump thread's */
-    bool repl_streams;            /* else it is connecting: its calls may wait for the source */
+    bool repl_streams; /* else it is connecting: its calls may wait for the source */
     char waiting[300];
     bool paused;
     bool server_is_shutting_down; /* the last record is a shutdown checkpoint (A3) */
@@ -211,8 +210,6 @@ static void set_repl(struct pump *p, struct source_repl *repl)
     if (repl != NULL && atomic_load(&p->stopping))
         source_repl_wake(repl);
     pthread_mutex_unlock(&p->lock);
-    source_reader_stop(p->reader);
-    p->reader = NULL;
     source_repl_close(old);
 }
 
@@ -259,7 +256,6 @@ static enum status connect_once(struct pump *p, struct error *err)
     TRY(check_identity(p, repl, err));
     TRY(source_repl_start(repl, p->options.slot, wal_filter_next_lsn(p->filter),
                           p->options.timeline, err));
-    TRY(source_reader_start(repl, &p->reader, err));
     pthread_mutex_lock(&p->lock);
     p->repl_streams = true;
     pthread_mutex_unlock(&p->lock);
@@ -383,9 +379,9 @@ static enum status read_stream(struct pump *p, struct error *err)
         struct source_chunk c;
         atomic_store(&p->looked_ns, clock_now_ns());
         TRY(wait_while_paused(p, err));
-        TRY(source_reader_receive(p->reader, 0, &c, err)); /* what is there already */
+        TRY(source_repl_receive(p->repl, 0, &c, err)); /* what is there already */
         if (c.kind == SOURCE_CHUNK_NONE && clock_now_ns() < p->flushed_ns + FLUSH_GAP_NS)
-            TRY(source_reader_receive(p->reader, p->flushed_ns + FLUSH_GAP_NS, &c, err));
+            TRY(source_repl_receive(p->repl, p->flushed_ns + FLUSH_GAP_NS, &c, err));
         if (c.kind == SOURCE_CHUNK_NONE) {
             if (p->options.feed != NULL && p->record_end != 0 && p->record_end >= p->look_at)
                 TRY(look(p, p->record_end, err));
@@ -393,7 +389,7 @@ static enum status read_stream(struct pump *p, struct error *err)
             TRY(save_filenodes(p, err));
             if (p->options.feed == NULL && atomic_load(&p->received) >= p->last_end)
                 TRY(window_end_check(p, err));
-            TRY(source_reader_receive(p->reader, clock_now_ns() + IDLE_WAIT_NS, &c, err));
+            TRY(source_repl_receive(p->repl, clock_now_ns() + IDLE_WAIT_NS, &c, err));
         }
         switch (c.kind) {
         case SOURCE_CHUNK_NONE:

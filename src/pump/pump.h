@@ -6,7 +6,7 @@
 #include "base/fatal.h"
 #include "pump/records.h"
 #include "shadow/walsender.h"
-#include "source/reader.h"
+#include "source/replication.h"
 #include "wal/archive.h"
 #include "wal/catalog_filenodes.h"
 

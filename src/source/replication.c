@@ -293,11 +293,6 @@ void source_repl_wake(struct source_repl *r)
     source_wake_set(r->wake_fd);
 }
 
-bool source_repl_is_woken(const struct source_repl *r)
-{
-    return atomic_load(&r->woken);
-}
-
 void source_repl_cut(struct source_repl *r)
 {
     int fd = PQsocket(r->conn);
@@ -447,13 +442,6 @@ static enum status receive_now(struct source_repl *r, struct source_chunk *ret, 
     TRY(st);
     *ret_got = n != 0;
     return n > 0 ? parse_message((const uint8_t *)r->message, (size_t)n, ret, err) : OK;
-}
-
-char *source_repl_take_message(struct source_repl *r)
-{
-    char *message = r->message;
-    r->message = NULL;
-    return message;
 }
 
 enum status source_repl_receive(struct source_repl *r, uint64_t deadline_ns,

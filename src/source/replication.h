@@ -86,13 +86,8 @@ enum status source_repl_receive(struct source_repl *r, uint64_t deadline_ns,
 enum status source_repl_status(struct source_repl *r, XLogRecPtr write_lsn, XLogRecPtr flush_lsn,
                                XLogRecPtr apply_lsn, bool request_reply, struct error *err) CHECKED;
 
-/* The buffer behind the last chunk is the caller's from now on (PQfreemem); NULL = there is none.
- */
-char *source_repl_take_message(struct source_repl *r);
-
 /* From another thread: the running call and all later ones return ERR_CANCELLED. */
 void source_repl_wake(struct source_repl *r);
-bool source_repl_is_woken(const struct source_repl *r);
 
 /* Pid of the walsender that serves this connection; what pg_stat_replication.pid shows. */
 /* Ends the connection from another thread: the server sees it closed at once, calls on it fail with

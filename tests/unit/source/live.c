@@ -7,7 +7,7 @@
 #include "source/base_backup.h"
 #include "source/conn.h"
 #include "source/pg_error.h"
-#include "source/reader.h"
+#include "source/replication.h"
 #include "source/sql.h"
 
 #include <pthread.h>
@@ -173,67 +173,6 @@ static void test_stream(void **state)
     int priority = -2;
     assert_ok(source_sql_sync_priority(s, source_repl_backend_pid(r), &priority, &err));
     assert_int_equal(priority, 0);
-    source_repl_close(r);
-    source_sql_close(s);
-}
-
-/* Read ahead: the bytes are the segment's although nothing was taken while they came (more than is
- * read ahead), and a wake ends it at once, whatever is there. */
-static void test_reader(void **state)
-{
-    NEED_SERVER();
-    struct error err = {0};
-    struct source_identity id;
-    struct source_chunk chunk;
-    CLEANUP_BUF struct buf got = {0};
-    (void)state;
-    struct source_repl *r = open_repl();
-    struct source_sql *s = open_sql();
-    struct source_reader *reader = NULL;
-    assert_ok(source_repl_identify(r, &id, &err));
-    XLogRecPtr start = lsn_segment_start(id.xlogpos, 1u << 20), end = 0;
-    assert_ok(source_repl_start(r, NULL, start, 1, &err));
-    assert_ok(source_reader_start(r, &reader, &err));
-    live_do(
-        &server,
-        "CREATE TABLE reader_t AS SELECT g, repeat('x', 700) t FROM generate_series(1, 9000) g");
-    assert_ok(source_sql_flush_lsn(s, &end, &err));
-    assert_true(end - start > 4u << 20);
-    XLogRecPtr next = start;
-    while (next < end) {
-        assert_ok(source_reader_receive(reader, in_ms(10000), &chunk, &err));
-        assert_int_not_equal(chunk.kind, SOURCE_CHUNK_NONE);
-        if (chunk.kind != SOURCE_CHUNK_DATA)
-            continue;
-        assert_int_equal(chunk.lsn, next);
-        buf_put(&got, chunk.data, chunk.len);
-        next += chunk.len;
-    }
-    for (size_t at = 0; at < got.len; at += 1u << 20) {
-        struct buf part = {.data = got.data + at, .len = MIN(got.len - at, 1u << 20)};
-        compare_with_segment(start + at, &part);
-    }
-    uint64_t before = clock_now_ns();
-    do
-        assert_ok(source_reader_receive(reader, in_ms(200), &chunk, &err));
-    while (chunk.kind != SOURCE_CHUNK_NONE);
-    assert_true(clock_now_ns() - before >= 199000000u);
-    assert_ok(source_repl_status(r, next, 0, 0, true, &err)); /* goes out beside it */
-    do
-        assert_ok(source_reader_receive(reader, in_ms(5000), &chunk, &err));
-    while (chunk.kind == SOURCE_CHUNK_DATA);
-    assert_int_equal(chunk.kind, SOURCE_CHUNK_KEEPALIVE);
-    source_repl_cut(r);
-    enum status st = OK;
-    for (int i = 0; i < 3; i++) { /* how it failed is told again and again */
-        do
-            st = source_reader_receive(reader, in_ms(5000), &chunk, &err);
-        while (st == OK && chunk.kind != SOURCE_CHUNK_NONE);
-        assert_int_equal(st, ERR_RETRY);
-    }
-    source_repl_wake(r);
-    assert_int_equal(source_reader_receive(reader, in_ms(5000), &chunk, &err), ERR_CANCELLED);
-    source_reader_stop(reader);
     source_repl_close(r);
     source_sql_close(s);
 }
@@ -685,14 +624,21 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sqlstate_kinds), cmocka_unit_test(test_no_password_in_errors),
-        cmocka_unit_test(test_identify),       cmocka_unit_test(test_slot),
-        cmocka_unit_test(test_stream),         cmocka_unit_test(test_reader),
-        cmocka_unit_test(test_start_errors),   cmocka_unit_test(test_wake),
-        cmocka_unit_test(test_wrong_password), cmocka_unit_test(test_session_is_pinned),
-        cmocka_unit_test(test_xact_status),    cmocka_unit_test(test_catalog_locks),
-        cmocka_unit_test(test_login_role),     cmocka_unit_test(test_sql_interrupt),
-        cmocka_unit_test(test_base_backup),    cmocka_unit_test(test_base_backup_fails_cleanly),
+        cmocka_unit_test(test_sqlstate_kinds),
+        cmocka_unit_test(test_no_password_in_errors),
+        cmocka_unit_test(test_identify),
+        cmocka_unit_test(test_slot),
+        cmocka_unit_test(test_stream),
+        cmocka_unit_test(test_start_errors),
+        cmocka_unit_test(test_wake),
+        cmocka_unit_test(test_wrong_password),
+        cmocka_unit_test(test_session_is_pinned),
+        cmocka_unit_test(test_xact_status),
+        cmocka_unit_test(test_catalog_locks),
+        cmocka_unit_test(test_login_role),
+        cmocka_unit_test(test_sql_interrupt),
+        cmocka_unit_test(test_base_backup),
+        cmocka_unit_test(test_base_backup_fails_cleanly),
         cmocka_unit_test(test_server_stops),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
