@@ -48,7 +48,6 @@ static void append(struct queue *q, void *item, size_t bytes)
         grow(q);
     q->slots[(q->head + q->count++) % q->cap] = (struct queue_slot){item, bytes};
     q->bytes += bytes;
-    pthread_cond_signal(&q->not_empty);
 }
 
 enum status queue_push(struct queue *q, void *item, size_t bytes, struct error *err)
@@ -60,6 +59,7 @@ enum status queue_push(struct queue *q, void *item, size_t bytes, struct error *
     if (!closed)
         append(q, item, bytes);
     pthread_mutex_unlock(&q->lock);
+    pthread_cond_signal(&q->not_empty);
     return closed ? error_set(err, ERR_CANCELLED, "stopping") : OK;
 }
 
@@ -70,6 +70,7 @@ enum status queue_push_urgent(struct queue *q, void *item, struct error *err)
     if (!closed)
         append(q, item, 0);
     pthread_mutex_unlock(&q->lock);
+    pthread_cond_signal(&q->not_empty);
     return closed ? error_set(err, ERR_CANCELLED, "stopping") : OK;
 }
 

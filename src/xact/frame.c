@@ -15,15 +15,17 @@ void frame_put_change(struct buf *out, const struct change *change, TransactionI
     uint32_t new_len = change->has_new ? change->new_tuple.body_len : 0;
     uint32_t old_len = change->has_old ? change->old_tuple.body_len : 0;
     size_t len = frame_align(sizeof(struct change_frame) + new_len + old_len);
-    struct change_frame f = {
-        .head = {.len = (uint32_t)len,
-                 .type = FRAME_CHANGE,
-                 .flags = (uint8_t)(change->flags | (change->has_new ? FRAME_HAS_NEW : 0) |
-                                    (change->has_old ? FRAME_HAS_OLD : 0)),
-                 .ordinal = change->ordinal,
-                 .xid = xid,
-                 .top_xid = top_xid,
-                 .lsn = change->lsn},
+    /* written where it stays: a copy of what was stored a moment ago in other widths waits for it */
+    struct change_frame *f = (struct change_frame *)buf_reserve(out, len);
+    *f = (struct change_frame){
+        .head.len = (uint32_t)len,
+        .head.type = FRAME_CHANGE,
+        .head.flags = (uint8_t)(change->flags | (change->has_new ? FRAME_HAS_NEW : 0) |
+                                (change->has_old ? FRAME_HAS_OLD : 0)),
+        .head.ordinal = change->ordinal,
+        .head.xid = xid,
+        .head.top_xid = top_xid,
+        .head.lsn = change->lsn,
         .kind = change->kind,
         .locator = change->locator,
         .new_len = new_len,
@@ -31,24 +33,20 @@ void frame_put_change(struct buf *out, const struct change *change, TransactionI
         .new_tid = change->new_tid,
         .old_tid = change->old_tid,
     };
+    uint8_t *at = (uint8_t *)(f + 1), *end = (uint8_t *)f + len;
     if (change->has_new) {
-        f.new_infomask2 = change->new_tuple.infomask2;
-        f.new_infomask = change->new_tuple.infomask;
-        f.new_hoff = change->new_tuple.hoff;
+        f->new_infomask2 = change->new_tuple.infomask2;
+        f->new_infomask = change->new_tuple.infomask;
+        f->new_hoff = change->new_tuple.hoff;
+        put_body(&at, &change->new_tuple);
     }
     if (change->has_old) {
-        f.old_infomask2 = change->old_tuple.infomask2;
-        f.old_infomask = change->old_tuple.infomask;
-        f.old_hoff = change->old_tuple.hoff;
-    }
-    uint8_t *start = buf_reserve(out, len), *at = start;
-    memcpy(at, &f, sizeof f);
-    at += sizeof f;
-    if (change->has_new)
-        put_body(&at, &change->new_tuple);
-    if (change->has_old)
+        f->old_infomask2 = change->old_tuple.infomask2;
+        f->old_infomask = change->old_tuple.infomask;
+        f->old_hoff = change->old_tuple.hoff;
         put_body(&at, &change->old_tuple);
-    memset(at, 0, len - (size_t)(at - start));
+    }
+    memset(at, 0, (size_t)(end - at));
     out->len += len;
 }
 
