@@ -85,18 +85,16 @@ static void cursor_discard(struct daemon *d)
 
 static enum status resume(struct daemon *d, struct error *err)
 {
-    XLogRecPtr ack = UINT64_MAX;
+    XLogRecPtr ack = daemon_resume_ack(d);
     for (size_t i = 0; i < d->config->ndestinations; i++) {
         const char *name = d->config->destinations[i].name;
-        XLogRecPtr its = manifest_ack_get(&d->manifest, name);
-        if (its == 0)
+        if (manifest_ack_get(&d->manifest, name) == 0)
             return error_set(
                 err, ERR_CONFIG,
                 "destination %s is not in %s: it has no initial load, and loading into "
                 "a new destination is not supported by this version. Give it its old "
                 "name, or remove the state directory and load again",
                 name, d->paths.manifest);
-        ack = MIN(ack, its);
     }
     TRY(daemon_slot_ensure(d, true, err));
     TRY(daemon_storage_open(d, err));
@@ -118,6 +116,7 @@ static enum status sequence(struct daemon *d, struct error *err)
     if (d->manifest.system_id != 0)
         TRY(manifest_identity_check(&d->manifest, d->source.system_id, d->source.timeline,
                                     d->options.ignore_cursor, err));
+    TRY(daemon_start_lsn_check(d, needs_load, err));
     TRY(daemon_preflight(d, needs_load, err));
     if (d->options.dry_run) {
         log_info("msg=\"dry run: preflight passed, nothing was created\"");

@@ -118,6 +118,11 @@ bool daemon_is_statistics(void *ctx, struct rel_file_locator locator);
 /* stream.c */
 enum status daemon_storage_open(struct daemon *d, struct error *err) CHECKED;
 enum status daemon_pipeline_open(struct daemon *d, XLogRecPtr lsn, struct error *err) CHECKED;
+/* What every destination is known to have, where this run goes on; below it with --start-lsn. */
+XLogRecPtr daemon_resume_ack(const struct daemon *d);
+/* ERR_CONFIG for a --start-lsn that cannot be followed, before anything is started. */
+enum status daemon_start_lsn_check(const struct daemon *d, bool needs_load,
+                                   struct error *err) CHECKED;
 enum status daemon_stream_start(struct daemon *d, struct error *err) CHECKED;
 
 /* floor.c */

@@ -211,9 +211,11 @@ static enum status save_hook(void *ctx, struct error *err)
     return daemon_floor_save_now(ctx, err);
 }
 
-static XLogRecPtr lowest_ack(const struct daemon *d)
+/* With --start-lsn everything behind it is sent again, and acknowledged again: until then `wait`
+ * waits. The manifest keeps what was acknowledged before. */
+XLogRecPtr daemon_resume_ack(const struct daemon *d)
 {
-    XLogRecPtr ack = UINT64_MAX;
+    XLogRecPtr ack = d->options.start_lsn == 0 ? UINT64_MAX : d->options.start_lsn;
     for (size_t i = 0; i < d->config->ndestinations; i++)
         ack = MIN(ack, manifest_ack_get(&d->manifest, d->config->destinations[i].name));
     return ack;
@@ -221,10 +223,9 @@ static XLogRecPtr lowest_ack(const struct daemon *d)
 
 static enum status pipeline_begin(struct daemon *d, struct error *err)
 {
-    XLogRecPtr ack = lowest_ack(d);
+    XLogRecPtr ack = daemon_resume_ack(d);
     struct reorder_options options = {
-        /* --start-lsn: from there on everything is sent again */
-        .skip_until = d->options.start_lsn == 0 ? ack : MIN(ack, d->options.start_lsn),
+        .skip_until = ack,
         .load_end = history_captured_lsn(d->history),
         .load_xid = (TransactionId)d->manifest.load.next_xid,
     };
@@ -246,26 +247,29 @@ static enum status pipeline_begin(struct daemon *d, struct error *err)
     return st;
 }
 
-/* By --start-lsn, else the floor. */
-static enum status start_lsn(const struct daemon *d, XLogRecPtr *ret, struct error *err)
+enum status daemon_start_lsn_check(const struct daemon *d, bool needs_load, struct error *err)
 {
-    XLogRecPtr wanted = lsn_segment_start(d->options.start_lsn, d->source.segment_bytes);
     if (d->options.start_lsn == 0)
-        wanted = d->manifest.floor;
-    if (wanted > d->manifest.floor)
+        return OK;
+    if (needs_load)
+        return error_set(err, ERR_CONFIG,
+                         "--start-lsn " LSN_FMT " has no meaning for an initial load, which begins "
+                         "where its backup does: leave it out",
+                         LSN_ARGS(d->options.start_lsn));
+    if (lsn_segment_start(d->options.start_lsn, d->source.segment_bytes) > d->manifest.floor)
         return error_set(err, ERR_CONFIG,
                          "--start-lsn " LSN_FMT " lies above the floor " LSN_FMT
                          ": transactions and shape changes between them would be lost. Leave it "
                          "out, or name a position at or below the floor",
                          LSN_ARGS(d->options.start_lsn), LSN_ARGS(d->manifest.floor));
-    *ret = wanted;
     return OK;
 }
 
 enum status daemon_stream_start(struct daemon *d, struct error *err)
 {
-    XLogRecPtr start = 0;
-    TRY(start_lsn(d, &start, err));
+    XLogRecPtr start = d->manifest.floor;
+    if (d->options.start_lsn != 0)
+        start = lsn_segment_start(d->options.start_lsn, d->source.segment_bytes);
     TRY(pipeline_begin(d, err));
     const struct pump_options options = {
         .conninfo = d->config->source.conninfo,
