@@ -1,4 +1,6 @@
 #include "native/frame.h"
+
+#include "base/bytes.h"
 #include "native/cityhash.h"
 
 #include <lz4.h>
@@ -8,13 +10,6 @@
  * for a few bytes. */
 #define LZ4_RATIO_MAX 255
 #define ZSTD_RATIO_MAX (1u << 17)
-
-static uint32_t get_u32(const uint8_t *at)
-{
-    uint32_t v;
-    memcpy(&v, at, sizeof v);
-    return v;
-}
 
 static enum status decompress(uint8_t method, const uint8_t *from, size_t n, uint8_t *to,
                               size_t plain, struct error *err)
@@ -61,12 +56,12 @@ enum parse_result frame_parse(struct cursor *in, size_t plain_max, struct buf *p
     size_t left = cursor_left(in), need = FRAME_CHECKSUM_BYTES + FRAME_HEADER_BYTES;
     const uint8_t *at = in->data + in->pos, *header = at + FRAME_CHECKSUM_BYTES;
     if (left >= need) {
-        size_t size = get_u32(header + 1);
+        size_t size = u32_at(header + 1);
         if (size < FRAME_HEADER_BYTES || size - FRAME_HEADER_BYTES > FRAME_COMPRESSED_MAX) {
             error_set(err, ERR_DATA, "a compressed frame gives its size as %zu", size);
             return PARSE_BAD;
         }
-        if (check_sizes(header[0], size - FRAME_HEADER_BYTES, get_u32(header + 5), plain_max,
+        if (check_sizes(header[0], size - FRAME_HEADER_BYTES, u32_at(header + 5), plain_max,
                         err) != OK)
             return PARSE_BAD;
         need = FRAME_CHECKSUM_BYTES + size;
@@ -81,7 +76,7 @@ enum parse_result frame_parse(struct cursor *in, size_t plain_max, struct buf *p
         error_set(err, ERR_DATA, "the checksum of a compressed frame does not match");
         return PARSE_BAD;
     }
-    size_t n = need - FRAME_CHECKSUM_BYTES - FRAME_HEADER_BYTES, size = get_u32(header + 5);
+    size_t n = need - FRAME_CHECKSUM_BYTES - FRAME_HEADER_BYTES, size = u32_at(header + 5);
     uint8_t *to = buf_reserve(plain, size);
     if (size > 0 && decompress(header[0], header + FRAME_HEADER_BYTES, n, to, size, err) != OK)
         return PARSE_BAD;

@@ -1,13 +1,8 @@
 #include "pg/inval.h"
 
-#include <string.h>
+#include "base/bytes.h"
 
-static uint32_t u32_at(const uint8_t *at)
-{
-    uint32_t v;
-    memcpy(&v, at, 4);
-    return v;
-}
+#include <string.h>
 
 struct inval_message inval_list_get(const struct inval_list *list, uint32_t i)
 {

@@ -1,5 +1,6 @@
 #include "pg/multixact.h"
 
+#include "base/bytes.h"
 #include "base/cursor.h"
 
 #include <stdio.h>
@@ -14,13 +15,6 @@
 #define MEMBERS_PER_PAGE (PG_BLCKSZ / GROUP_BYTES * GROUP_MEMBERS)
 
 #define CREATE_MEMBER_BYTES 8u
-
-static uint32_t get_u32(const uint8_t *at)
-{
-    uint32_t v;
-    memcpy(&v, at, sizeof v);
-    return v;
-}
 
 static struct slru_place place_of(uint32_t number, uint32_t per_page)
 {
@@ -42,7 +36,7 @@ struct slru_place multixact_offset_place(MultiXactId multi)
 MultiXactOffset multixact_offset_get(const uint8_t *page, struct slru_place place)
 {
     CHECK(place.entry < OFFSETS_PER_PAGE);
-    return get_u32(page + place.entry * 4);
+    return u32_at(page + place.entry * 4);
 }
 
 struct slru_place multixact_member_place(MultiXactOffset member)
@@ -56,7 +50,7 @@ enum status multixact_member_get(const uint8_t *page, struct slru_place place,
     CHECK(place.entry < MEMBERS_PER_PAGE);
     uint32_t in_group = place.entry % GROUP_MEMBERS;
     const uint8_t *group = page + place.entry / GROUP_MEMBERS * GROUP_BYTES;
-    struct multixact_member m = {.xid = get_u32(group + GROUP_MEMBERS + in_group * 4),
+    struct multixact_member m = {.xid = u32_at(group + GROUP_MEMBERS + in_group * 4),
                                  .status = group[in_group]};
     if (m.status > MULTIXACT_UPDATE)
         return error_set(err, ERR_DATA, "multixact member with status %u", m.status);
@@ -75,7 +69,7 @@ enum status multixact_create_parse(const struct wal_record *record, struct multi
         return error_lsn(err, ERR_DATA, record->start, "damaged record: multixact is cut");
     create.members = cursor_take(&c, (size_t)create.nmembers * CREATE_MEMBER_BYTES);
     for (uint32_t i = 0; i < create.nmembers; i++)
-        if (get_u32(create.members + (size_t)i * CREATE_MEMBER_BYTES + 4) > MULTIXACT_UPDATE)
+        if (u32_at(create.members + (size_t)i * CREATE_MEMBER_BYTES + 4) > MULTIXACT_UPDATE)
             return error_lsn(err, ERR_DATA, record->start,
                              "damaged record: multixact %u has a member with an unknown status",
                              create.multi);
@@ -86,5 +80,5 @@ enum status multixact_create_parse(const struct wal_record *record, struct multi
 struct multixact_member multixact_create_member(const struct multixact_create *create, uint32_t i)
 {
     const uint8_t *at = create->members + (size_t)i * CREATE_MEMBER_BYTES;
-    return (struct multixact_member){.xid = get_u32(at), .status = (uint8_t)get_u32(at + 4)};
+    return (struct multixact_member){.xid = u32_at(at), .status = (uint8_t)u32_at(at + 4)};
 }

@@ -1,5 +1,7 @@
 #include "pg/page.h"
 
+#include "base/bytes.h"
+
 #include <string.h>
 
 #define PAGE_HEADER_SIZE 24
@@ -11,19 +13,6 @@
 #define HEAP_XMAX_COMMITTED 0x0400
 #define HEAP_XMAX_INVALID 0x0800
 
-static uint16_t get_u16(const uint8_t *at)
-{
-    uint16_t v;
-    memcpy(&v, at, sizeof v);
-    return v;
-}
-static uint32_t get_u32(const uint8_t *at)
-{
-    uint32_t v;
-    memcpy(&v, at, sizeof v);
-    return v;
-}
-
 static bool is_zero(const uint8_t *bytes, size_t n)
 {
     return bytes[0] == 0 && memcmp(bytes, bytes + 1, n - 1) == 0;
@@ -33,8 +22,8 @@ static bool is_zero(const uint8_t *bytes, size_t n)
  * pd_prune_xid 4. A heap page has no special space. */
 enum status heap_page_open(const uint8_t *bytes, struct heap_page *ret, struct error *err)
 {
-    uint16_t flags = get_u16(bytes + 10), lower = get_u16(bytes + 12), upper = get_u16(bytes + 14);
-    uint16_t special = get_u16(bytes + 16), version = get_u16(bytes + 18);
+    uint16_t flags = u16_at(bytes + 10), lower = u16_at(bytes + 12), upper = u16_at(bytes + 14);
+    uint16_t special = u16_at(bytes + 16), version = u16_at(bytes + 18);
     if (upper == 0) {
         if (!is_zero(bytes, PG_BLCKSZ))
             return error_set(err, ERR_DATA, "damaged page: not initialised, but not zero either");
@@ -62,7 +51,7 @@ enum status heap_page_tuple(const struct heap_page *page, OffsetNumber offset,
                             struct page_tuple *ret, bool *ret_normal, struct error *err)
 {
     CHECK(offset >= 1 && offset <= page->nlines);
-    uint32_t line = get_u32(page->bytes + PAGE_HEADER_SIZE + (size_t)(offset - 1) * LINE_SIZE);
+    uint32_t line = u32_at(page->bytes + PAGE_HEADER_SIZE + (size_t)(offset - 1) * LINE_SIZE);
     uint32_t at = line & 0x7fff, state = line >> 15 & 3, len = line >> 17;
     if (state != LP_NORMAL) {
         *ret_normal = false;
@@ -76,16 +65,16 @@ enum status heap_page_tuple(const struct heap_page *page, OffsetNumber offset,
                          len);
     const uint8_t *t = page->bytes + at;
     *ret = (struct page_tuple){
-        .raw = {.infomask2 = get_u16(t + 18),
-                .infomask = get_u16(t + 20),
+        .raw = {.infomask2 = u16_at(t + 18),
+                .infomask = u16_at(t + 20),
                 .hoff = t[22],
                 .body_len = len - SizeofHeapTupleHeader,
                 .body = t + SizeofHeapTupleHeader},
-        .xmin = get_u32(t),
-        .xmax = get_u32(t + 4),
-        .xvac = get_u32(t + 8),
-        .ctid_block = (BlockNumber)get_u16(t + 12) << 16 | get_u16(t + 14),
-        .ctid_offset = get_u16(t + 16),
+        .xmin = u32_at(t),
+        .xmax = u32_at(t + 4),
+        .xvac = u32_at(t + 8),
+        .ctid_block = (BlockNumber)u16_at(t + 12) << 16 | u16_at(t + 14),
+        .ctid_offset = u16_at(t + 16),
     };
     *ret_normal = true;
     return OK;

@@ -4,6 +4,7 @@
  */
 #include "types/nested.h"
 
+#include "base/bytes.h"
 #include "pg/compress.h"
 #include "types/family.h"
 
@@ -241,13 +242,6 @@ static bool inside_take(struct inside *in, const struct text_plan *plan, const u
     *ret_len = (word >> 2) - 4;
     in->at = at + (word >> 2);
     return true;
-}
-
-static uint32_t u32_at(const uint8_t *data)
-{
-    uint32_t v;
-    memcpy(&v, data, sizeof v);
-    return v;
 }
 
 /* ---- arrays ---- */

@@ -3,6 +3,8 @@
  * catalog's at another time. */
 #include "types/family.h"
 
+#include "base/bytes.h"
+
 #include <stdlib.h>
 
 static bool take_u32(const uint8_t *data, uint32_t len, uint32_t *ret)
@@ -11,20 +13,6 @@ static bool take_u32(const uint8_t *data, uint32_t len, uint32_t *ret)
         return false;
     memcpy(ret, data, sizeof *ret);
     return true;
-}
-
-static uint64_t u64_at(const uint8_t *data)
-{
-    uint64_t v;
-    memcpy(&v, data, sizeof v);
-    return v;
-}
-
-static uint16_t u16_at(const uint8_t *data)
-{
-    uint16_t v;
-    memcpy(&v, data, sizeof v);
-    return v;
 }
 
 static bool u32_text(const uint8_t *data, uint32_t len, struct buf *out)

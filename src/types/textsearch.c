@@ -3,21 +3,9 @@
  * utils/adt/tsvector.c, infix of tsquery.c; the same in 15 to 18. */
 #include "types/family.h"
 
+#include "base/bytes.h"
+
 #include <stdlib.h>
-
-static uint32_t u32_at(const uint8_t *data)
-{
-    uint32_t v;
-    memcpy(&v, data, sizeof v);
-    return v;
-}
-
-static uint16_t u16_at(const uint8_t *data)
-{
-    uint16_t v;
-    memcpy(&v, data, sizeof v);
-    return v;
-}
 
 /* 'text' with quotes and backslashes doubled */
 static void put_lexeme(struct buf *out, const uint8_t *data, size_t len)
