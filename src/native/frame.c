@@ -61,8 +61,8 @@ enum parse_result frame_parse(struct cursor *in, size_t plain_max, struct buf *p
             error_set(err, ERR_DATA, "a compressed frame gives its size as %zu", size);
             return PARSE_BAD;
         }
-        if (check_sizes(header[0], size - FRAME_HEADER_BYTES, u32_at(header + 5), plain_max,
-                        err) != OK)
+        if (check_sizes(header[0], size - FRAME_HEADER_BYTES, u32_at(header + 5), plain_max, err) !=
+            OK)
             return PARSE_BAD;
         need = FRAME_CHECKSUM_BYTES + size;
     }
