@@ -153,9 +153,11 @@ void config_free(struct config *config); /* NULL is fine */
 /* Effective values as TOML, each with where it comes from as a comment; secrets masked. */
 void config_print(const struct config *config, struct buf *out);
 
-/* Names the first APPLY_BOOT option that differs between two snapshots, NULL if a reload may swap.
- */
-const char *config_boot_difference(const struct config *from, const struct config *to);
+#define CONFIG_KEY_MAX 160
+/* The first APPLY_BOOT option that differs between two snapshots, as "section.key"; false: none
+ * does, a reload may swap. */
+bool config_boot_difference(const struct config *from, const struct config *to,
+                            char ret_key[static CONFIG_KEY_MAX]);
 
 /* What holds for one source relation at one destination, all defaults applied. Strings borrowed
  * from config or, if they had to be made, written to the two buffers. */

@@ -230,27 +230,38 @@ static bool field_equal(const struct option *o, const void *a, const void *b)
     return x.len == y.len && memcmp(x.data, y.data, x.len) == 0;
 }
 
-static const char *scope_difference(enum option_scope scope, const void *a, const void *b)
+static const struct option *scope_difference(enum option_scope scope, const void *a, const void *b)
 {
     for (size_t i = 0; i < OPTION_COUNT; i++) {
         const struct option *o = &option_table[i];
         if (o->scope == scope && o->apply == APPLY_BOOT &&
             !field_equal(o, (const char *)a + o->offset, (const char *)b + o->offset))
-            return o->key;
+            return o;
     }
     return NULL;
 }
 
-const char *config_boot_difference(const struct config *from, const struct config *to)
+bool config_boot_difference(const struct config *from, const struct config *to,
+                            char ret_key[static CONFIG_KEY_MAX])
 {
-    const char *key = scope_difference(SCOPE_GLOBAL, from, to);
-    if (key == NULL && from->ndestinations != to->ndestinations)
-        key = "destination";
-    for (size_t i = 0; key == NULL && i < from->ndestinations; i++) {
-        key =
-            strcmp(from->destinations[i].name, to->destinations[i].name) != 0
-                ? "destination"
-                : scope_difference(SCOPE_DESTINATION, &from->destinations[i], &to->destinations[i]);
+    const struct option *o = scope_difference(SCOPE_GLOBAL, from, to);
+    if (o != NULL) {
+        snprintf(ret_key, CONFIG_KEY_MAX, "%s%s%s", o->section, o->section[0] != '\0' ? "." : "",
+                 o->key);
+        return true;
     }
-    return key;
+    snprintf(ret_key, CONFIG_KEY_MAX, "destination");
+    if (from->ndestinations != to->ndestinations)
+        return true;
+    for (size_t i = 0; i < from->ndestinations; i++) {
+        const struct config_destination *a = &from->destinations[i], *b = &to->destinations[i];
+        if (strcmp(a->name, b->name) != 0)
+            return true;
+        o = scope_difference(SCOPE_DESTINATION, a, b);
+        if (o != NULL) {
+            snprintf(ret_key, CONFIG_KEY_MAX, "destination.%.100s.%s", a->name, o->key);
+            return true;
+        }
+    }
+    return false;
 }

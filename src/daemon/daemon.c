@@ -2,6 +2,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "daemon/reload.h"
 #include "daemon/resync.h"
 #include "daemon/state.h"
 
@@ -197,7 +198,7 @@ static void wait_for_end(struct daemon *d, int signals)
         if (!(fds[0].revents & POLLIN) || read(signals, &info, sizeof info) != sizeof info)
             continue;
         if (info.ssi_signo == SIGHUP) {
-            log_warn("msg=\"reload is not supported by this version\"");
+            daemon_reload_ask(d);
             continue;
         }
         log_info("msg=stopping signal=%s", strsignal((int)info.ssi_signo));
@@ -276,6 +277,7 @@ static void join_all(struct daemon *d)
     if (d->watch_started)
         pthread_join(d->watch_thread, NULL);
     daemon_resync_join(d);
+    daemon_reload_join(d);
     if (d->pump != NULL) {
         pump_stop(d->pump); /* it may have been started only just now */
         pump_join(d->pump);
@@ -306,6 +308,7 @@ static void free_all(struct daemon *d)
     manifest_fini(&d->manifest);
     boundary_fini(&d->boundary);
     daemon_paths_free(d);
+    daemon_reload_free(d);
     fatal_fini(&d->fatal);
     pthread_mutex_destroy(&d->lock);
     pthread_mutex_destroy(&d->status_lock);
@@ -394,6 +397,8 @@ int daemon_run(const struct config *config, const struct run_options *options)
     int signals = signals_block();
     daemon_init(d);
     enum status st = daemon_prepare(d, &err);
+    if (st == OK)
+        st = daemon_reload_start(d, &err);
     if (st == OK)
         st = daemon_serve_start(d, &err);
     if (st == OK && pthread_create(&d->sequence_thread, NULL, sequence_main, d) != 0)

@@ -295,17 +295,22 @@ static bool wait_interval(struct daemon *d, int64_t ms, bool *ret_load_decided, 
     return !atomic_load(&d->stopping);
 }
 
-void *daemon_status_main(void *arg)
+static int64_t interval_ms(const struct daemon *d)
 {
-    struct daemon *d = arg;
     int64_t ms = MIN(d->config->ops.status_interval_ms, (int64_t)REPLY_MAX_MS);
     if (d->source.sender_timeout_ms > 0) /* a reply must come before the source gives us up */
         ms = MAX(MIN(ms, d->source.sender_timeout_ms / 3), 100);
+    return ms;
+}
+
+void *daemon_status_main(void *arg)
+{
+    struct daemon *d = arg;
     bool decided;
     uint64_t asked;
     struct error err;
     pthread_setname_np(pthread_self(), "status");
-    while (wait_interval(d, ms, &decided, &asked)) {
+    while (wait_interval(d, interval_ms(d), &decided, &asked)) {
         if (asked > 0)
             save_asked(d, asked, &err);
         if (fatal_is_set(&d->fatal) || (asked > 0 && !decided))

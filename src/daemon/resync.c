@@ -356,10 +356,14 @@ static enum status clean_up(struct copier *c, struct resync *s, struct error *er
     return resync_close(s, err);
 }
 
-static void copy_failed(struct copier *c, struct table_entry *e, struct error *why)
+/* changes: of the table when the attempt began. */
+static void copy_failed(struct copier *c, struct table_entry *e, unsigned changes,
+                        struct error *why)
 {
     struct tables *tables = pipeline_tables(c->d->pipeline);
     struct error err;
+    if (why->kind == ERR_CONFIG && atomic_load(&e->changes) != changes)
+        why->kind = ERR_RETRY; /* a reason of another mapping or shape */
     if (why->kind == ERR_RETRY) {
         bool source = why->sqlstate[0] != '\0' || (c->sql != NULL && source_sql_broken(c->sql));
         unsigned ms = source || c->sql == NULL ? RETRY_SOURCE_MS : RETRY_SOON_MS;
@@ -384,6 +388,7 @@ static bool copy_table(struct copier *c, struct table_entry *e)
     struct error why, err;
     s->pipeline = c->d->pipeline;
     s->table = e;
+    unsigned changes = atomic_load(&e->changes);
     enum status st = attempt(c, s, &why);
     enum status cleaned = st == ERR_CANCELLED ? st : clean_up(c, s, &err);
     if (cleaned == ERR_CANCELLED || daemon_check(c->d, &err) != OK) {
@@ -397,7 +402,7 @@ static bool copy_table(struct copier *c, struct table_entry *e)
     if (cleaned != OK)
         fatal_raise(&c->d->fatal, &err);
     if (st != OK)
-        copy_failed(c, e, &why);
+        copy_failed(c, e, changes, &why);
     else
         tables_copier_leave(pipeline_tables(c->d->pipeline), e, 0);
     set_sql(c, NULL); /* and with it the transaction: only now may the table be changed */

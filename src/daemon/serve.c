@@ -1,6 +1,7 @@
 /* The control socket and the HTTP endpoint. */
 #include "base/file.h"
 #include "base/metrics.h"
+#include "daemon/reload.h"
 #include "daemon/resync.h"
 #include "daemon/state.h"
 
@@ -159,14 +160,6 @@ static enum status verb_source(void *ctx, const struct control_request *request,
     return OK;
 }
 
-static enum status verb_later(void *ctx, const struct control_request *request, json_t **ret_result,
-                              struct error *err)
-{
-    (void)ctx;
-    (void)ret_result;
-    return error_set(err, ERR_CONFIG, "%s is not supported by this version", request->verb);
-}
-
 static void metrics(void *ctx, struct buf *out)
 {
     (void)ctx;
@@ -196,9 +189,14 @@ static bool engine_socket(void *ctx, char *path, size_t cap)
 enum status daemon_serve_start(struct daemon *d, struct error *err)
 {
     static const struct control_verb verbs[] = {
-        {"status", verb_status}, {"wait", verb_wait},     {"pause", verb_pause},
-        {"resume", verb_resume}, {"reload", verb_later},  {"resync", daemon_resync_verb},
-        {"stop", verb_stop},     {"source", verb_source},
+        {"status", verb_status},
+        {"wait", verb_wait},
+        {"pause", verb_pause},
+        {"resume", verb_resume},
+        {"reload", daemon_reload_verb},
+        {"resync", daemon_resync_verb},
+        {"stop", verb_stop},
+        {"source", verb_source},
     };
     const struct config *c = d->config;
     const struct http_options ho = {

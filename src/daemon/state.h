@@ -34,7 +34,7 @@ struct paths {
 };
 
 struct daemon {
-    const struct config *config;
+    _Atomic(const struct config *) config; /* a reload puts another; old ones stay (reload.c) */
     struct run_options options;
     struct paths paths;
     int lock_fd;
@@ -70,6 +70,7 @@ struct daemon {
     struct bootstrap *bootstrap; /* what the load's callbacks need */
     struct ack **load_acks;
     struct resync_threads *resync;   /* resync.c */
+    struct reload *reload;           /* reload.c; there from before the control socket */
     struct source_repl *backup_repl; /* interrupted at a stop */
     XLogRecPtr floor;
     uint64_t load_started_ns;

@@ -134,8 +134,7 @@ static bool same_target(const struct target *a, const struct target *b)
     return true;
 }
 
-/* Types of what rows are sent to now, by attnum. */
-static void present_types(const struct target *from, const char **types, size_t n)
+void tables_present_types(const struct target *from, const char **types, size_t n)
 {
     for (unsigned c = 0; c < from->ncols; c++)
         if ((size_t)from->cols[c].attnum <= n)
@@ -155,7 +154,7 @@ static enum status step_plan(struct tables *t, const struct tables_reshape *r, s
     else if (from != NULL && !target_is_open(from))
         st = error_set(err, ERR_CONFIG, "its target is closed");
     if (st == OK && from != NULL) {
-        present_types(from, types, r->now->natts);
+        tables_present_types(from, types, r->now->natts);
         plan.options.stored_types = types;
         plan.options.nstored = r->now->natts;
         st = tables_plan_target(t, r->now, i, &plan, r->lsn, &step->to, err);

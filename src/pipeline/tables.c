@@ -16,6 +16,7 @@ struct slot {
 
 struct tables {
     struct tables_options options;
+    _Atomic(const struct config *) config; /* the one in force */
     pthread_mutex_t lock; /* guards the table of slots, reasons, target pointers and old names */
     struct slot *slots;
     char **old_names; /* workers may still read them */
@@ -26,6 +27,7 @@ struct tables *tables_new(const struct tables_options *options)
 {
     struct tables *t = xcalloc(1, sizeof *t);
     t->options = *options;
+    t->config = options->config;
     pthread_mutex_init(&t->lock, NULL);
     return t;
 }
@@ -70,6 +72,16 @@ void tables_free(struct tables *t)
 const struct tables_options *tables_options_of(const struct tables *t)
 {
     return &t->options;
+}
+
+const struct config *tables_config(const struct tables *t)
+{
+    return t->config;
+}
+
+void tables_config_set(struct tables *t, const struct config *config)
+{
+    t->config = config;
 }
 
 struct table_entry *tables_find(struct tables *t, Oid root_oid)
@@ -177,8 +189,8 @@ static bool keeps_name(struct tables *t, const struct table_entry *e, size_t i, 
     struct rel_desc *now = history_by_oid(t->options.history, e->oid, lsn);
     if (now == NULL)
         return false;
-    config_table_resolve(t->options.config, &t->options.config->destinations[i], now->schema,
-                         now->name, &ct);
+    const struct config *c = t->config;
+    config_table_resolve(c, &c->destinations[i], now->schema, now->name, &ct);
     rel_desc_unref(now);
     return strcmp(ct.table, target->table) == 0 && strcmp(ct.database, target->database) == 0;
 }
@@ -243,8 +255,14 @@ static enum status not_selected(struct destination *d, const struct config_targe
 void tables_plan_make(struct tables *t, const struct rel_desc *desc, size_t i,
                       struct target_plan *plan)
 {
-    const struct config_destination *cd = &t->options.config->destinations[i];
-    config_table_resolve(t->options.config, cd, desc->schema, desc->name, &plan->ct);
+    tables_plan_make_from(t, t->config, desc, i, plan);
+}
+
+void tables_plan_make_from(struct tables *t, const struct config *config,
+                           const struct rel_desc *desc, size_t i, struct target_plan *plan)
+{
+    const struct config_destination *cd = &config->destinations[i];
+    config_table_resolve(config, cd, desc->schema, desc->name, &plan->ct);
     plan->view = cd->views;
     snprintf(plan->comment, sizeof plan->comment, "walshadow %llu/%u/%u",
              (unsigned long long)t->options.system_id, t->options.database_oid, desc->oid);
@@ -470,9 +488,21 @@ enum status tables_stop(struct tables *t, Oid root_oid, XLogRecPtr lsn, const ch
     return OK;
 }
 
+enum status tables_deselect(struct tables *t, struct table_entry *e, XLogRecPtr lsn,
+                            const char *reason, struct error *err)
+{
+    /* what it misses from now on is missing when it is selected again */
+    TRY(history_resync(t->options.history, e->oid, lsn, "it was not selected for a time", err));
+    skip(t, e, reason);
+    for (size_t i = 0; i < t->options.ndestinations; i++)
+        tables_entry_target(t, e, i, NULL);
+    tables_copy_void(e);
+    return OK;
+}
+
 bool tables_selects(const struct tables *t, const struct rel_desc *desc)
 {
-    const struct config *c = t->options.config;
+    const struct config *c = t->config;
     bool any = false;
     for (size_t i = 0; i < c->ndestinations && !any; i++) {
         struct config_target ct;
@@ -526,7 +556,7 @@ enum status tables_value_lost(struct tables *t, struct table_entry *e, XLogRecPt
                               struct error *err)
 {
     /* once: until a copy has put the chunks again */
-    if (t->options.config->toast.mode == TOAST_DISABLED || !table_is_live(e) ||
+    if (t->config->toast.mode == TOAST_DISABLED || !table_is_live(e) ||
         !atomic_exchange(&e->chunks_known, false))
         return OK;
     return tables_resync(t, e->oid, lsn, RESYNC_VALUES,

@@ -47,7 +47,7 @@ static inline bool table_is_live(const struct table_entry *e)
 struct tables;
 
 struct tables_options {
-    const struct config *config;
+    const struct config *config; /* the first one */
     struct history *history;
     struct destination **destinations;
     size_t ndestinations;
@@ -111,6 +111,10 @@ enum status tables_target_unfit(struct tables *t, const struct target *target, c
  * table is copied again, its chunks with it. Any thread. */
 enum status tables_value_lost(struct tables *t, struct table_entry *e, XLogRecPtr lsn,
                               struct error *err) CHECKED;
+/* The configuration no longer wants it, durably: its targets are left alone. On the reorder thread,
+ * behind a barrier. */
+enum status tables_deselect(struct tables *t, struct table_entry *e, XLogRecPtr lsn,
+                            const char *reason, struct error *err) CHECKED;
 /* The configuration wants it somewhere, and nothing about the relation as such is against it. */
 bool tables_selects(const struct tables *t, const struct rel_desc *desc);
 /* A TRUNCATE or the like: a copy under way is void. */
@@ -149,6 +153,9 @@ enum status tables_truncate(struct tables *t, struct table_entry *e, struct erro
 /* Calls fn for each entry under the lock. */
 void tables_each(struct tables *t, void (*fn)(void *ctx, const struct table_entry *e), void *ctx);
 const struct tables_options *tables_options_of(const struct tables *t);
+/* The configuration in force; set on the reorder thread (remap.c), lives as long as the registry. */
+const struct config *tables_config(const struct tables *t);
+void tables_config_set(struct tables *t, const struct config *config);
 
 /* Why a relation is not replicated, whatever its columns: NULL if it may be. */
 const char *relation_refused(const struct rel_desc *desc);

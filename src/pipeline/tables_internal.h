@@ -11,6 +11,9 @@ struct target_plan {
 };
 void tables_plan_make(struct tables *t, const struct rel_desc *desc, size_t i,
                       struct target_plan *plan);
+/* The same by another configuration than the one in force. */
+void tables_plan_make_from(struct tables *t, const struct config *config,
+                           const struct rel_desc *desc, size_t i, struct target_plan *plan);
 void tables_plan_fini(struct target_plan *plan);
 /* The target of desc at destination i. ERR_CONFIG: it cannot be, or its name is another's. A table
  * that is named otherwise at lsn (0: no table that is replicated is) has given up the name. */
@@ -21,6 +24,8 @@ enum status tables_plan_target(struct tables *t, const struct rel_desc *desc, si
 struct table_entry *tables_entry_get(struct tables *t, const struct rel_desc *desc);
 /* Takes the reference. */
 void tables_entry_target(struct tables *t, struct table_entry *e, size_t i, struct target *target);
+/* reshape.c: types of what rows are sent to now, by attnum; n of them, NULL where there is none. */
+void tables_present_types(const struct target *from, const char **types, size_t n);
 /* reshape.c: the target that a restart finds, which may be further than desc, the shape at lsn:
  * renamed, made Nullable. As target_table_ensure. */
 enum status tables_resume_target(struct tables *t, const struct rel_desc *desc, size_t i,

@@ -299,7 +299,8 @@ static void test_print_round_trip(void **state)
     CLEANUP_BUF struct buf one = {0}, two = {0};
     config_print(a, &one);
     struct config *b = load_text(buf_cstr(&one));
-    assert_null(config_boot_difference(a, b));
+    char key[CONFIG_KEY_MAX];
+    assert_false(config_boot_difference(a, b, key));
     config_print(b, &two);
     /* only the origins differ */
     assert_int_equal(b->memory.inline_value_max, 3 << 20);
@@ -307,9 +308,43 @@ static void test_print_round_trip(void **state)
     assert_false(b->namespaces[0].auto_create);
     assert_int_equal(b->tables[0].columns.items[0].attnum, 2);
     b->memory.inline_value_max++;
-    assert_string_equal(config_boot_difference(a, b), "inline_value_max");
+    assert_true(config_boot_difference(a, b, key));
+    assert_string_equal(key, "memory.inline_value_max");
     config_free(a);
     config_free(b);
+}
+
+/* Two files; NULL: a reload may swap them. */
+static void expect_difference(const char *from, const char *to, const char *key)
+{
+    char found[CONFIG_KEY_MAX];
+    struct config *a = load_text(from), *b = load_text(to);
+    assert_int_equal(config_boot_difference(a, b, found), key != NULL);
+    if (key != NULL)
+        assert_string_equal(found, key);
+    config_free(a);
+    config_free(b);
+}
+
+static void test_boot_difference(void **state)
+{
+    (void)state;
+    expect_difference("", "state_dir = \"/elsewhere\"\n", "state_dir");
+    expect_difference("", "[source]\nslot = \"other\"\n", "source.slot");
+    expect_difference("", "[toast]\nmode = \"disabled\"\n", "toast.mode");
+    expect_difference("", "[destination.default]\ndatabase = \"x\"\n",
+                      "destination.default.database");
+    expect_difference("", "[destination.default]\nviews = true\n", "destination.default.views");
+    expect_difference("[destination.a]\nurl = \"chdb:\"\n", "[destination.b]\nurl = \"chdb:\"\n",
+                      "destination");
+    expect_difference("", "[http]\nuser = \"u\"\npassword = \"p\"\n", "http.user");
+    expect_difference("",
+                      "[source]\ntables = \"listed\"\n[log]\nlevel = \"debug\"\n[ops]\n"
+                      "status_interval = \"1s\"\n[destination.default]\n"
+                      "drop_table_strategy = \"drop\"\n[namespace.x]\n"
+                      "target_database = \"y\"\n[table.public.t]\nreplicate = false\n"
+                      "columns = [{attnum = 1, target = \"z\"}]\n",
+                      NULL);
 }
 
 static void test_resolve(void **state)
@@ -373,6 +408,7 @@ int main(void)
         cmocka_unit_test(test_texts),
         cmocka_unit_test(test_masking),
         cmocka_unit_test(test_print_round_trip),
+        cmocka_unit_test(test_boot_difference),
         cmocka_unit_test(test_resolve),
         cmocka_unit_test(test_source),
     };

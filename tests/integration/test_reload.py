@@ -1,0 +1,189 @@
+"""The configuration read again while the daemon runs: `walshadow reload` and SIGHUP."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from lib.daemon import toml_text
+from lib.process import wait_until
+
+
+class Writer:
+    """Inserts, updates and deletes in every table, until it is stopped."""
+
+    def __init__(self, source, tables):
+        self.source, self.tables = source, tables
+        self.going = True
+        self.error = None
+        self.thread = threading.Thread(target=self.run)
+
+    def run(self):
+        n = 100000
+        try:
+            while self.going:
+                n += 10
+                self.source.app("".join(
+                    f"BEGIN; INSERT INTO {t} SELECT i, 'w' || i, i FROM generate_series({n}, {n} + 9) i; "
+                    f"UPDATE {t} SET v = v || '.' WHERE id % 97 = {n} % 97; "
+                    f"DELETE FROM {t} WHERE id = {n}; COMMIT;" for t in self.tables))
+        except Exception as e:  # told by stop()
+            self.error = e
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.going = False
+        self.thread.join(30)
+        assert self.error is None, self.error
+
+
+def write_config(daemon, text=None):
+    with open(daemon.config_path, "w") as f:
+        f.write(toml_text(daemon.config) if text is None else text)
+
+
+def reload(daemon, text=None):
+    write_config(daemon, text)
+    done = daemon.verb("reload", check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def refused(daemon, text=None):
+    """Its message; nothing has changed."""
+    before = [(t["name"], t["state"], t["target"]) for t in daemon.status()["tables"]]
+    write_config(daemon, text)
+    done = daemon.verb("reload", check=False)
+    assert done.returncode == 1, done.stdout
+    after = [(t["name"], t["state"], t["target"]) for t in daemon.status()["tables"]]
+    assert before == after
+    assert "configuration not reloaded" in daemon.log_text()
+    return done.stderr
+
+
+def rows(source, table):
+    return sorted([str(v) for v in row] for row in source.app(f"SELECT id, v, n FROM {table}"))
+
+
+def assert_rows(source, daemon, table, target, columns="id, v, n"):
+    daemon.wait_caught_up()
+    got = sorted(daemon.sql(f"SELECT {columns} FROM {target}"))
+    want = rows(source, table)
+    assert len(want) > 0
+    assert got == want, (len(got), len(want))
+
+
+def targets(daemon):
+    return {name for (name,) in daemon.sql(
+        "SELECT concat(database, '.', name) FROM system.tables WHERE comment LIKE 'walshadow %/%/%'",
+        "--raw")}
+
+
+def tables_of(daemon):
+    return daemon.config.setdefault("table", {}).setdefault("public", {})
+
+
+@pytest.fixture
+def running(source, daemons):
+    for t in "abc":
+        source.app(f"CREATE TABLE {t} (id int PRIMARY KEY, v text, n int NOT NULL)")
+        source.app(f"INSERT INTO {t} SELECT i, '{t}' || i, i FROM generate_series(1, 3000) i")
+    daemon = daemons(source, config={"source": {"tables": "listed"},
+                                     "table": {"public": {"a": {"replicate": True},
+                                                          "b": {"replicate": True}}}})
+    daemon.start()
+    daemon.wait_state("streaming")
+    return source, daemon
+
+
+def test_reload_under_writers(running):
+    """Tables come, go and are named, typed and chosen otherwise while they are written."""
+    source, daemon = running
+    tables = tables_of(daemon)
+    with Writer(source, "abc"):
+        # c comes, b goes, a has another name
+        del tables["b"]
+        tables["c"] = {"replicate": True}
+        tables["a"] = {"target_table": "renamed"}
+        assert "3" in reload(daemon)
+        assert daemon.table("public.b")["state"] == "skipped"
+        daemon.wait_table("public.c")
+        daemon.wait_caught_up()
+        left = daemon.sql("SELECT count(), max(_lsn) FROM app.b")
+        # names change hands; a column has another name and type, one is left out
+        tables["a"] = {"target_table": "c"}
+        tables["c"] = {"target_table": "renamed"}
+        reload(daemon)
+        tables["a"] = {"target_table": "c", "columns": [{"attnum": 1, "target": "key"},
+                                                        {"attnum": 2},
+                                                        {"attnum": 3, "type": "Int64"}]}
+        reload(daemon)
+        daemon.wait_table("public.a")
+    assert_rows(source, daemon, "a", "app.c", "key, v, n")
+    assert_rows(source, daemon, "c", "app.renamed")
+    assert daemon.sql("SELECT count(), max(_lsn) FROM app.b") == left
+    assert [r[1] for r in daemon.sql("DESCRIBE app.c") if r[0] == "n"] == ["Int64"]
+    assert targets(daemon) == {"app.b", "app.c", "app.renamed"}
+    # b again: with what it missed
+    tables["b"] = {"replicate": True}
+    write_config(daemon)
+    os.kill(daemon.process.pid, signal.SIGHUP)
+    daemon.wait_table("public.b")
+    assert_rows(source, daemon, "b", "app.b")
+    # a restart goes on with the same
+    daemon.kill()
+    daemon.start()
+    daemon.wait_state("streaming")
+    source.app("".join(f"INSERT INTO {t} VALUES (-1, 'after', 0);" for t in "abc"))
+    assert_rows(source, daemon, "a", "app.c", "key, v, n")
+    assert_rows(source, daemon, "b", "app.b")
+    assert_rows(source, daemon, "c", "app.renamed")
+
+
+def test_reload_gone_for_a_time(running):
+    """What is committed while a table is not selected is there once it is, also over a restart."""
+    source, daemon = running
+    tables = tables_of(daemon)
+    del tables["b"]
+    reload(daemon)
+    source.app("UPDATE b SET v = 'missed' WHERE id < 100; DELETE FROM b WHERE id > 2900")
+    daemon.wait_caught_up()
+    daemon.stop()
+    tables["b"] = {"replicate": True}
+    daemon.start()
+    daemon.wait_state("streaming")
+    daemon.wait_table("public.b")
+    assert_rows(source, daemon, "b", "app.b")
+
+
+def test_reload_refused(running):
+    """A bad file, a key of the start, a name that is taken: said by name, nothing changes."""
+    source, daemon = running
+    good = toml_text(daemon.config)
+    tables = tables_of(daemon)
+    assert "walshadow.toml" in refused(daemon, good + "\n[table.public.c\n")
+    assert "nonsense" in refused(daemon, good + "\n[table.public.c]\nnonsense = 1\n")
+    tables["c"] = {"replicate": True}
+    daemon.config["source"]["slot"] = "another"
+    assert "source.slot" in refused(daemon)
+    del daemon.config["source"]["slot"]
+    tables["a"] = {"target_table": "c"}
+    assert "the same target" in refused(daemon)
+    tables["a"] = {"columns": [{"attnum": 3, "type": "NoType"}]}
+    assert "public.a" in refused(daemon)
+    tables["a"] = {"replicate": True}
+    del tables["c"]
+    assert "changed: 0" in reload(daemon)
+    source.app("INSERT INTO a VALUES (-1, 'after', 0)")
+    assert_rows(source, daemon, "a", "app.a")
+    # a hang-up with a bad file is in the log, and the daemon goes on
+    seen = daemon.log_text().count("configuration not reloaded")
+    write_config(daemon, "[")
+    os.kill(daemon.process.pid, signal.SIGHUP)
+    wait_until(lambda: daemon.log_text().count("configuration not reloaded") > seen, 20, "SIGHUP")
+    source.app("INSERT INTO a VALUES (-2, 'after', 0)")
+    assert_rows(source, daemon, "a", "app.a")
