@@ -153,7 +153,8 @@ enum status tables_truncate(struct tables *t, struct table_entry *e, struct erro
 /* Calls fn for each entry under the lock. */
 void tables_each(struct tables *t, void (*fn)(void *ctx, const struct table_entry *e), void *ctx);
 const struct tables_options *tables_options_of(const struct tables *t);
-/* The configuration in force; set on the reorder thread (remap.c), lives as long as the registry. */
+/* The configuration in force; set on the reorder thread (remap.c), lives as long as the registry.
+ */
 const struct config *tables_config(const struct tables *t);
 void tables_config_set(struct tables *t, const struct config *config);
 

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from lib import paths
 from lib.daemon import toml_text
 from lib.process import wait_until
 
@@ -158,6 +159,25 @@ def test_reload_gone_for_a_time(running):
     daemon.wait_state("streaming")
     daemon.wait_table("public.b")
     assert_rows(source, daemon, "b", "app.b")
+
+
+@pytest.mark.fault_points
+def test_reload_killed(source, daemons):
+    """A kill between the two marks of a renamed target: the next start has it whole, once."""
+    source.app("CREATE TABLE a (id int PRIMARY KEY, v text, n int NOT NULL)")
+    source.app("INSERT INTO a SELECT i, 'a' || i, i FROM generate_series(1, 3000) i")
+    daemon = daemons(source, binary=paths.DEBUG_BIN).start(
+        env={"WALSHADOW_TEST_FAULT": "reload-renamed"})
+    daemon.wait_state("streaming")
+    tables_of(daemon)["a"] = {"target_table": "renamed"}
+    write_config(daemon)
+    assert daemon.verb("reload", check=False).returncode == 1
+    assert daemon.wait_exit() == -signal.SIGKILL
+    source.app("UPDATE a SET v = 'later' WHERE id < 100")
+    daemon.start()
+    daemon.wait_table("public.a")
+    assert_rows(source, daemon, "a", "app.renamed")
+    assert targets(daemon) == {"app.renamed"}
 
 
 def test_reload_refused(running):
