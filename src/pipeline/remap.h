@@ -1,4 +1,4 @@
-/* Another configuration while the stream runs (docs/resync.md, docs/ddl.md say what becomes of a
+/* Another configuration while the stream runs (docs/operations.md says what becomes of a
  * table): selection, names, columns and policies of tables. */
 #pragma once
 #include "pipeline/reorder.h"
