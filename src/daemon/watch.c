@@ -108,6 +108,29 @@ static void large_waiting(struct daemon *d, char *text, size_t cap)
                  (unsigned long long)atomic_load(&r->draining_bytes));
 }
 
+/* Rows that transactions open since before the load have written or deleted are not decided: they
+ * are sent at those transactions' end, and the load is not complete before. */
+static void load_waiting(struct daemon *d, char *text, size_t cap)
+{
+    uint64_t n = atomic_load(&d->state) == DAEMON_STREAMING ? load_undecided_count(d->load) : 0;
+    if (n > 0)
+        snprintf(text, cap,
+                 "source: the end of transactions that were open or prepared during the initial "
+                 "load, %llu rows of it wait for that",
+                 (unsigned long long)n);
+}
+
+/* All that was read has been planned, and acknowledged. */
+static bool all_is_done(struct daemon *d)
+{
+    struct destination **destinations;
+    size_t n = pipeline_destinations(d->pipeline, &destinations);
+    for (size_t i = 0; i < n; i++)
+        if (destinations[i] == NULL || ack_pending_count(destinations[i]->ack) > 0)
+            return false;
+    return atomic_load(&pipeline_reorder(d->pipeline)->read_lsn) >= pump_received_lsn(d->pump);
+}
+
 /* The first of these that waits names what holds progress. Under the daemon's lock. */
 void daemon_waiting_text(struct daemon *d, char *text, size_t cap)
 {
@@ -130,6 +153,8 @@ void daemon_waiting_text(struct daemon *d, char *text, size_t cap)
         large_waiting(d, text, cap);
     if (text[0] == '\0' && d->stalled[0] != '\0')
         snprintf(text, cap, "%s", d->stalled);
+    if (text[0] == '\0' && d->load != NULL)
+        load_waiting(d, text, cap);
 }
 
 static void look_for_stall(struct watch *w)
@@ -148,7 +173,12 @@ static void look_for_stall(struct watch *w)
     }
     uint64_t seconds = (now - w->moved_ns) / 1000000000u;
     bool tell = now - w->told_ns >= STALL_NS;
-    if (tell)
+    if (tell && all_is_done(d))
+        snprintf(d->stalled, sizeof d->stalled,
+                 "source: nothing has come for %llu s, read up to " LSN_FMT " of " LSN_FMT,
+                 (unsigned long long)seconds, LSN_ARGS(pump_received_lsn(d->pump)),
+                 LSN_ARGS(pump_server_lsn(d->pump)));
+    else if (tell)
         snprintf(d->stalled, sizeof d->stalled,
                  "nothing that says so: no progress for %llu s, read up to " LSN_FMT
                  ", planned up to " LSN_FMT,

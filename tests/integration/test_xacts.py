@@ -240,7 +240,8 @@ def test_memory_of_a_large_transaction(source, daemons, full):
 
 
 class Teller(threading.Thread):
-    """Writes one row a transaction and remembers a position that its commit ends before."""
+    """Writes one row a transaction and remembers a position that its commit ends before. No faster than
+    an engine that fails can follow."""
 
     def __init__(self, pg, lane):
         super().__init__(daemon=True)
@@ -253,7 +254,7 @@ class Teller(threading.Thread):
             connection = self.pg.connect()
             with connection.cursor() as cursor:
                 key = self.lane
-                while not self.ending.is_set():
+                while not self.ending.wait(0.01):
                     key += 10
                     table = "t" if self.rows() % 3 else "u"
                     cursor.execute(f"INSERT INTO {table} VALUES (%s, repeat('x', 100))", (key,))
