@@ -128,9 +128,8 @@ static enum status record_whole(struct wal_reader *r, const uint8_t *bytes, uint
     return record_done(r, start, end, err);
 }
 
-/* How far before its turn a record's first byte is asked for: its bytes were last written by the
- * kernel's copy, and waiting for each of them in turn costs more than all that is done with them.
- */
+/* How far before its turn a record's first byte is asked for: waiting for each of them, which the
+ * kernel has written last, costs more than all that is done with them. */
 #define AHEAD 512u
 
 static inline void prefetch(const uint8_t *at, uint64_t len)

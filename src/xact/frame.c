@@ -15,8 +15,7 @@ void frame_put_change(struct buf *out, const struct change *change, TransactionI
     uint32_t new_len = change->has_new ? change->new_tuple.body_len : 0;
     uint32_t old_len = change->has_old ? change->old_tuple.body_len : 0;
     size_t len = frame_align(sizeof(struct change_frame) + new_len + old_len);
-    /* written where it stays: a copy of what was stored a moment ago in other widths waits for it
-     */
+    /* in place: copying what was just stored in other widths would wait for those stores */
     struct change_frame *f = (struct change_frame *)buf_reserve(out, len);
     *f = (struct change_frame){
         .head.len = (uint32_t)len,
