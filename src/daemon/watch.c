@@ -1,5 +1,5 @@
 /* What holds progress, looked at once a second: a line in the log when there is work and nothing
- * moves, and a source in shutdown is let go although the pump does not listen. */
+ * moves; and a source that waits for the end of its stream is let go, whatever the pump waits for. */
 #include "base/log.h"
 #include "base/metrics.h"
 #include "daemon/state.h"
@@ -193,32 +193,49 @@ static void look_for_stall(struct watch *w)
              LOG_Q(text));
 }
 
-/* While the pump waits for something else nobody reads what the source says. If that is going down
- * it waits for our flush, which cannot come: a session of ours is ended at once, and the next is
- * refused with cannot_connect_now. */
-static void look_for_shutdown(struct daemon *d, struct source_sql **sql)
+static enum status watch_sql_open(struct daemon *d, struct source_sql **sql, struct error *err)
+{
+    struct source_sql *fresh = NULL;
+    source_sql_close(*sql);
+    *sql = NULL;
+    enum status st = source_sql_open(d->config->source.conninfo, APPLICATION_NAME, &fresh, err);
+    pthread_mutex_lock(&d->lock);
+    *sql = fresh;
+    if (fresh != NULL && atomic_load(&d->stopping))
+        source_sql_interrupt(fresh);
+    pthread_mutex_unlock(&d->lock);
+    return st;
+}
+
+/* While the pump waits for something else nobody reads what the source says, and its walsender may
+ * be stuck in sending. Two things must not wait for it:
+ * - a source that is going down waits for our flush, which cannot come: a session of ours is ended
+ *   at once, and the next is refused with cannot_connect_now;
+ * - a checkpoint that removes WAL beyond max_slot_wal_keep_size ends the walsender first, which
+ *   cannot say so before it has said what it was sending: the slot is "unreserved" until then. */
+static void look_for_release(struct daemon *d, struct source_sql **sql)
 {
     struct error err = {0};
+    struct source_slot_info slot = {0};
     if (d->pump == NULL || pump_unheard_ns(d->pump) < UNHEARD_NS)
         return;
     enum status st = OK;
-    if (*sql == NULL || source_sql_broken(*sql)) {
-        source_sql_close(*sql);
-        *sql = NULL;
-        struct source_sql *fresh = NULL;
-        st = source_sql_open(d->config->source.conninfo, APPLICATION_NAME, &fresh, &err);
-        pthread_mutex_lock(&d->lock);
-        *sql = fresh;
-        if (fresh != NULL && atomic_load(&d->stopping))
-            source_sql_interrupt(fresh);
-        pthread_mutex_unlock(&d->lock);
-    } else {
-        st = source_sql_exec(*sql, "SELECT 1", 0, NULL, NULL, &err);
-    }
-    if (st == OK || (strcmp(err.sqlstate, "57P01") != 0 && strcmp(err.sqlstate, "57P03") != 0))
-        return;
-    log_info("msg=\"the source is shutting down: its stream is let go\"");
-    pump_disconnect(d->pump);
+    if (*sql == NULL || source_sql_broken(*sql))
+        st = watch_sql_open(d, sql, &err);
+    if (st == OK)
+        st = source_sql_slot_info(*sql, d->config->source.slot, &slot, &err);
+    bool ends =
+        st != OK && (strcmp(err.sqlstate, "57P01") == 0 || strcmp(err.sqlstate, "57P03") == 0);
+    bool removes = st == OK && (strcmp(slot.wal_status, "unreserved") == 0 ||
+                                strcmp(slot.wal_status, "lost") == 0);
+    if (ends)
+        log_info("msg=\"the source is shutting down: its stream is let go\"");
+    else if (removes)
+        log_warn("msg=\"the source removes WAL that is not read yet, beyond "
+                 "max_slot_wal_keep_size: its stream is let go\" slot=%s",
+                 d->config->source.slot);
+    if (ends || removes)
+        pump_disconnect(d->pump);
 }
 
 static void update_gauges(struct daemon *d)
@@ -240,7 +257,7 @@ void *daemon_watch_main(void *arg)
     pthread_setname_np(pthread_self(), "watch");
     while (daemon_pause(d, TICK_MS, &err) == OK) {
         look_for_stall(&w);
-        look_for_shutdown(d, &d->watch_sql);
+        look_for_release(d, &d->watch_sql);
         update_gauges(d);
     }
     pthread_mutex_lock(&d->lock);
