@@ -1,5 +1,5 @@
 /* What holds progress, looked at once a second: a line in the log when there is work and nothing
- * moves; and a source that waits for the end of its stream is let go, whatever the pump waits for. */
+ * moves; and a source that waits for the end of its stream is let go, whatever the pump does. */
 #include "base/log.h"
 #include "base/metrics.h"
 #include "daemon/state.h"
