@@ -1,6 +1,6 @@
 #include "native/cityhash.h"
 
-#include <string.h>
+#include "base/bytes.h"
 
 /* The four multipliers and the 128-to-64 mixer's factor of CityHash 1.0.2. */
 #define K0 0xc3a5c85c97cb3127u
@@ -12,20 +12,6 @@
 struct pair {
     uint64_t a, b;
 };
-
-static inline uint64_t load64(const uint8_t *p)
-{
-    uint64_t v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
-static inline uint32_t load32(const uint8_t *p)
-{
-    uint32_t v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
 
 /* n is 1 to 63 */
 static inline uint64_t ror(uint64_t v, unsigned n)
@@ -47,11 +33,11 @@ static inline uint64_t mix(uint64_t u, uint64_t v)
 static uint64_t hash_to_16(const uint8_t *p, size_t len)
 {
     if (len > 8) {
-        uint64_t first = load64(p), last = load64(p + len - 8);
+        uint64_t first = u64_at(p), last = u64_at(p + len - 8);
         return mix(first, ror(last + len, (unsigned)len)) ^ last;
     }
     if (len >= 4)
-        return mix(len + ((uint64_t)load32(p) << 3), load32(p + len - 4));
+        return mix(len + ((uint64_t)u32_at(p) << 3), u32_at(p + len - 4));
     if (len > 0) {
         uint32_t y = p[0] + ((uint32_t)p[len >> 1] << 8);
         uint32_t z = (uint32_t)len + ((uint32_t)p[len - 1] << 2);
@@ -63,11 +49,11 @@ static uint64_t hash_to_16(const uint8_t *p, size_t len)
 /* 32 bytes at p and two seeds */
 static inline struct pair weak32(const uint8_t *p, uint64_t a, uint64_t b)
 {
-    uint64_t last = load64(p + 24);
-    a += load64(p);
+    uint64_t last = u64_at(p + 24);
+    a += u64_at(p);
     b = ror(b + a + last, 21);
     uint64_t start = a;
-    a += load64(p + 8) + load64(p + 16);
+    a += u64_at(p + 8) + u64_at(p + 16);
     b += ror(a, 44);
     return (struct pair){a + last, b + start};
 }
@@ -79,15 +65,15 @@ static struct cityhash128 hash_short(const uint8_t *p, size_t len, struct pair s
     if (len <= 16) {
         a = fold(a * K1) * K1;
         c = b * K1 + hash_to_16(p, len);
-        d = fold(a + (len >= 8 ? load64(p) : c));
+        d = fold(a + (len >= 8 ? u64_at(p) : c));
     } else {
-        c = mix(load64(p + len - 8) + K1, a);
-        d = mix(b + len, c + load64(p + len - 16));
+        c = mix(u64_at(p + len - 8) + K1, a);
+        d = mix(b + len, c + u64_at(p + len - 16));
         a += d;
         for (size_t left = len - 16;; left -= 16, p += 16) {
-            a = (a ^ fold(load64(p) * K1) * K1) * K1;
+            a = (a ^ fold(u64_at(p) * K1) * K1) * K1;
             b ^= a;
-            c = (c ^ fold(load64(p + 8) * K1) * K1) * K1;
+            c = (c ^ fold(u64_at(p + 8) * K1) * K1) * K1;
             d ^= c;
             if (left <= 16)
                 break;
@@ -105,8 +91,8 @@ struct state {
 
 static inline void step64(struct state *s, const uint8_t *p)
 {
-    uint64_t x = ror(s->x + s->y + s->v.a + load64(p + 16), 37) * K1;
-    uint64_t y = ror(s->y + s->v.b + load64(p + 48), 42) * K1;
+    uint64_t x = ror(s->x + s->y + s->v.a + u64_at(p + 16), 37) * K1;
+    uint64_t y = ror(s->y + s->v.b + u64_at(p + 48), 42) * K1;
     x ^= s->w.b;
     y ^= s->v.a;
     uint64_t z = ror(s->z ^ s->w.a, 33);
@@ -120,10 +106,10 @@ static inline void step64(struct state *s, const uint8_t *p)
 static struct cityhash128 hash_long(const uint8_t *p, size_t len, struct pair seed)
 {
     struct state s = {.x = seed.a, .y = seed.b, .z = len * K1};
-    s.v.a = ror(s.y ^ K1, 49) * K1 + load64(p);
-    s.v.b = ror(s.v.a, 42) * K1 + load64(p + 8);
+    s.v.a = ror(s.y ^ K1, 49) * K1 + u64_at(p);
+    s.v.b = ror(s.v.a, 42) * K1 + u64_at(p + 8);
     s.w.a = ror(s.y + s.z, 35) * K1 + s.x;
-    s.w.b = ror(s.x + load64(p + 88), 53) * K1;
+    s.w.b = ror(s.x + u64_at(p + 88), 53) * K1;
     for (; len >= 128; len -= 128, p += 128) {
         step64(&s, p);
         step64(&s, p + 64);
@@ -135,7 +121,7 @@ static struct cityhash128 hash_long(const uint8_t *p, size_t len, struct pair se
         done += 32;
         const uint8_t *at = p + len - done;
         s.y = ror(s.y - s.x, 42) * K0 + s.v.b;
-        s.w.a += load64(at + 16);
+        s.w.a += u64_at(at + 16);
         s.x = ror(s.x, 49) * K0 + s.w.a;
         s.w.a += s.v.a;
         s.v = weak32(at, s.v.a, s.v.b);
@@ -150,7 +136,7 @@ struct cityhash128 cityhash128(const void *data, size_t len)
     if (len < 8)
         return hash_short(p, len, (struct pair){K0, K1});
     if (len < 16) /* both seeds come from the bytes; nothing is left to hash */
-        return hash_short(p, 0, (struct pair){load64(p) ^ len * K0, load64(p + len - 8) ^ K1});
-    struct pair seed = {load64(p) ^ K3, load64(p + 8)};
+        return hash_short(p, 0, (struct pair){u64_at(p) ^ len * K0, u64_at(p + len - 8) ^ K1});
+    struct pair seed = {u64_at(p) ^ K3, u64_at(p + 8)};
     return len - 16 < 128 ? hash_short(p + 16, len - 16, seed) : hash_long(p + 16, len - 16, seed);
 }
