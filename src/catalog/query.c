@@ -416,6 +416,18 @@ enum status catalog_query_filenodes(PGconn *conn, struct catalog_filenode **ret,
     return OK;
 }
 
+enum status catalog_query_temporary(PGconn *conn, struct buf *oids, struct error *err)
+{
+    PGresult *r = NULL;
+    TRY(catalog_query_run(conn,
+                          "SELECT c.oid FROM pg_catalog.pg_class c WHERE c.relpersistence = 't'",
+                          NULL, "the temporary relations", 1, &r, err));
+    for (int i = 0; i < PQntuples(r); i++)
+        buf_put_u32(oids, catalog_query_oid(r, i, 0));
+    PQclear(r);
+    return OK;
+}
+
 enum status catalog_query_database(PGconn *conn, struct catalog_database *ret, struct error *err)
 {
     PGresult *r = NULL;

@@ -30,6 +30,9 @@ struct catalog_filenode {
     Oid oid;
     struct rel_file_locator locator; /* db_oid 0 for shared relations */
 };
+/* The oid of every temporary relation of any kind, appended to oids. */
+enum status catalog_query_temporary(PGconn *conn, struct buf *oids, struct error *err) CHECKED;
+
 /* Storage of every relation of kind r, i, t, m, S with oid < 16384, mapped and shared ones
  * included, without pg_largeobject and its index (data, not catalog: C11). The seed of C1. *ret is
  * malloc'd. */

@@ -24,11 +24,10 @@ static const struct catalog_filenode *catalog_file(const struct daemon *d,
     return NULL;
 }
 
-/* pg_statistic, pg_statistic_ext, pg_statistic_ext_data */
-bool daemon_is_statistics(void *ctx, struct rel_file_locator locator)
+Oid daemon_catalog_oid(void *ctx, struct rel_file_locator locator)
 {
     const struct catalog_filenode *f = catalog_file(ctx, locator);
-    return f != NULL && (f->oid == 2619 || f->oid == 3381 || f->oid == 3429);
+    return f == NULL ? InvalidOid : f->oid;
 }
 
 static bool is_catalog(void *ctx, struct rel_file_locator locator)

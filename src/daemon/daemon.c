@@ -304,6 +304,7 @@ static void free_all(struct daemon *d)
     wal_archive_close(d->archive);
     catalog_filenodes_free(d->filenodes);
     free(d->catalog_files);
+    buf_free(&d->temporary);
     source_sql_close(d->sql);
     manifest_fini(&d->manifest);
     boundary_fini(&d->boundary);

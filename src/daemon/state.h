@@ -50,8 +50,9 @@ struct daemon {
     char waiting[300];
     struct source_facts source;
     struct source_sql *sql; /* of the sequence thread; interrupted from others under lock */
-    struct catalog_filenode *catalog_files; /* seed: which filenodes are statistics catalogs */
+    struct catalog_filenode *catalog_files; /* seed: which filenode is which catalog */
     size_t ncatalog_files;
+    struct buf temporary; /* seed: oids of temporary relations */
     struct manifest manifest;
     struct history *history;
     struct wal_archive *archive;
@@ -114,7 +115,7 @@ enum status daemon_bootstrap(struct daemon *d, struct error *err) CHECKED;
 enum status daemon_load_step(struct daemon *d, struct error *err) CHECKED; /* status thread */
 void daemon_load_free(struct daemon *d);
 void daemon_load_interrupt(struct daemon *d); /* under the daemon's lock */
-bool daemon_is_statistics(void *ctx, struct rel_file_locator locator);
+Oid daemon_catalog_oid(void *ctx, struct rel_file_locator locator);
 
 /* stream.c */
 enum status daemon_storage_open(struct daemon *d, struct error *err) CHECKED;

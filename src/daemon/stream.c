@@ -73,6 +73,7 @@ enum status daemon_storage_open(struct daemon *d, struct error *err)
     }
     TRY(catalog_query_filenodes(source_sql_conn(d->sql), &d->catalog_files, &d->ncatalog_files,
                                 err));
+    TRY(catalog_query_temporary(source_sql_conn(d->sql), &d->temporary, err));
     for (size_t i = 0; i < d->ncatalog_files; i++)
         catalog_filenodes_add(d->filenodes, d->catalog_files[i].locator.db_oid,
                               d->catalog_files[i].locator.rel_number);
@@ -288,7 +289,9 @@ enum status daemon_stream_start(struct daemon *d, struct error *err)
         .records = {.changes_from = d->manifest.load.start_lsn,
                     .load_xid = (TransactionId)d->manifest.load.next_xid,
                     .history = d->history,
-                    .is_statistics = daemon_is_statistics,
+                    .temporary = (const Oid *)d->temporary.data,
+                    .ntemporary = d->temporary.len / sizeof(Oid),
+                    .catalog_oid = daemon_catalog_oid,
                     .boundary = hold,
                     .ctx = d},
         .max_segments = d->options.max_segments,

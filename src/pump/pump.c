@@ -187,10 +187,10 @@ static enum status on_boundary(void *ctx, XLogRecPtr commit_end, const Oid *oids
     return p->options.records.boundary(p->options.records.ctx, commit_end, oids, n, all, err);
 }
 
-static bool is_statistics(void *ctx, struct rel_file_locator locator)
+static Oid catalog_oid(void *ctx, struct rel_file_locator locator)
 {
     struct pump *p = ctx;
-    return p->options.records.is_statistics(p->options.records.ctx, locator);
+    return p->options.records.catalog_oid(p->options.records.ctx, locator);
 }
 
 static void set_waiting(struct pump *p, const char *text)
@@ -474,7 +474,7 @@ enum status pump_start(const struct pump_options *options, struct pump **ret, st
     ro.major = options->major;
     ro.database = options->database;
     ro.boundary = on_boundary;
-    ro.is_statistics = is_statistics;
+    ro.catalog_oid = catalog_oid;
     ro.ctx = p;
     p->records = records_new(&ro);
     enum status st = filter_open(p, err);

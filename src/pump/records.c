@@ -1,16 +1,22 @@
 #include "pump/records.h"
+#include "base/bytes.h"
 #include "pg/oids.h"
+#include "pg/relmap.h"
 #include "pg/standby_record.h"
 #include "pg/storage_record.h"
 #include "pg/xlog_record.h"
 #include "pump/dependents.h"
+#include "pump/temporary.h"
 
 #include <stdlib.h>
 #include <uthash.h>
 
+#define PG_NAMESPACE_OID 2615u
+
 struct known_xid {
     TransactionId xid;
     bool wrote_catalog;
+    uint32_t schemas_made;
     UT_hash_handle hh;
 };
 
@@ -18,7 +24,9 @@ struct records {
     struct records_options options;
     struct known_xid *xids; /* open transactions of our database */
     TransactionId last_xid; /* seen just now: most records come in runs */
-    struct buf oids;        /* scratch: relations of a boundary */
+    struct temporary *temporary;
+    Oid pg_class;    /* its filenode since a relation map was seen, else 0 */
+    struct buf oids; /* scratch: relations of a boundary */
     struct buf *out;        /* during records_take */
     const struct wal_record *record;
 };
@@ -27,6 +35,8 @@ struct records *records_new(const struct records_options *options)
 {
     struct records *r = xcalloc(1, sizeof *r);
     r->options = *options;
+    r->temporary = temporary_new(options->major);
+    temporary_add(r->temporary, options->temporary, options->ntemporary);
     return r;
 }
 
@@ -39,6 +49,7 @@ void records_free(struct records *r)
         HASH_DEL(r->xids, k);
         free(k);
     }
+    temporary_free(r->temporary);
     buf_free(&r->oids);
     free(r);
 }
@@ -148,6 +159,35 @@ static bool writes_tuple(const struct wal_record *record)
     return op == 0x50;                                               /* HEAP2 multi-insert */
 }
 
+/* Which catalog the file is, 0 if that is not known. */
+static Oid catalog_of(const struct records *r, struct rel_file_locator locator)
+{
+    if (r->pg_class != InvalidOid && locator.rel_number == r->pg_class &&
+        locator.db_oid == r->options.database)
+        return PG_CLASS_OID;
+    Oid oid = r->options.catalog_oid(r->options.ctx, locator);
+    return oid == PG_CLASS_OID && r->pg_class != InvalidOid ? InvalidOid : oid;
+}
+
+/* pg_statistic, pg_statistic_ext, pg_statistic_ext_data: writing them changes no shape */
+static bool is_statistics(Oid catalog)
+{
+    return catalog == 2619 || catalog == 3381 || catalog == 3429;
+}
+
+static void catalog_record(struct records *r, const struct wal_record *record)
+{
+    Oid catalog = catalog_of(r, record->blocks[0].locator);
+    if (is_statistics(catalog))
+        return;
+    struct known_xid *k = known_get(r, record->xid);
+    k->wrote_catalog = true;
+    if (catalog == PG_CLASS_OID)
+        temporary_record(r->temporary, record);
+    if (catalog == PG_NAMESPACE_OID && record->rmid == RM_HEAP_ID && (record->info & 0x70) == 0x00)
+        k->schemas_made++;
+}
+
 static enum status heap_record(struct records *r, const struct wal_record *record, bool forwarded,
                                struct error *err)
 {
@@ -166,9 +206,8 @@ static enum status heap_record(struct records *r, const struct wal_record *recor
         return OK;
     see_xid(r, record->xid, record->toplevel_xid, record->start);
     if (forwarded || db == 0) {
-        if (writes_tuple(record) &&
-            !r->options.is_statistics(r->options.ctx, record->blocks[0].locator))
-            known_get(r, record->xid)->wrote_catalog = true;
+        if (writes_tuple(record))
+            catalog_record(r, record);
         return OK;
     }
     if (record->start < r->options.changes_from)
@@ -195,10 +234,36 @@ static bool wrote_catalog(struct records *r, const struct xact_record *x)
 }
 
 /* catalog/syscache ids are per major (F5): NAMESPACEOID and, just before it, NAMESPACENAME */
-static bool is_namespace_cache(unsigned major, uint8_t id)
+static uint8_t namespace_oid_cache(unsigned major)
 {
-    uint8_t by_oid = major >= 18 ? 38 : 36;
-    return id == by_oid || id + 1 == by_oid;
+    return major >= 18 ? 38 : 36;
+}
+
+static uint32_t schemas_made(struct records *r, const struct xact_record *x)
+{
+    struct known_xid *k = known_find(r, x->xid);
+    uint32_t n = k == NULL ? 0 : k->schemas_made;
+    for (uint32_t i = 0; i < x->subxacts.count; i++) {
+        k = known_find(r, xid_list_get(&x->subxacts, i));
+        n += k == NULL ? 0 : k->schemas_made;
+    }
+    return n;
+}
+
+/* A row of pg_namespace was updated or deleted. One that is inserted sends one message to each of
+ * both caches, and nothing is in that schema yet. */
+static bool changed_schema(struct records *r, const struct xact_record *x)
+{
+    uint32_t by_oid = 0, by_name = 0;
+    uint8_t cache = namespace_oid_cache(r->options.major);
+    for (uint32_t i = 0; i < x->invals.count; i++) {
+        struct inval_message m = inval_list_get(&x->invals, i);
+        if (m.kind != INVAL_CATCACHE || m.db_oid != r->options.database)
+            continue;
+        by_oid += m.cache_id == cache;
+        by_name += m.cache_id + 1 == cache;
+    }
+    return MAX(by_oid, by_name) > 0 && MAX(by_oid, by_name) > schemas_made(r, x);
 }
 
 /* ENUMOID, ENUMTYPOIDNAME: the same in 15 to 18 (F5) */
@@ -212,14 +277,12 @@ static bool is_enum_cache(uint8_t id)
 static void changed_relations(struct records *r, const struct xact_record *x, bool *ret_all)
 {
     bool enums = false;
-    *ret_all = false;
+    *ret_all = changed_schema(r, x);
     buf_reset(&r->oids);
     for (uint32_t i = 0; i < x->invals.count; i++) {
         struct inval_message m = inval_list_get(&x->invals, i);
         if (m.db_oid != r->options.database)
             continue;
-        if (m.kind == INVAL_CATCACHE && is_namespace_cache(r->options.major, m.cache_id))
-            *ret_all = true;
         if (m.kind == INVAL_CATCACHE && is_enum_cache(m.cache_id))
             enums = true;
         if (m.kind == INVAL_RELCACHE && m.rel_oid == InvalidOid)
@@ -230,6 +293,14 @@ static void changed_relations(struct records *r, const struct xact_record *x, bo
     if (r->options.history != NULL) /* also with all: it may have to be passed unseen */
         dependents_add(r->options.history, enums, &r->oids);
     oids_unique(&r->oids);
+}
+
+static bool only_temporary(const struct records *r)
+{
+    for (size_t i = 0; i < r->oids.len; i += sizeof(Oid))
+        if (!temporary_contains(r->temporary, u32_at(r->oids.data + i)))
+            return false;
+    return true;
 }
 
 static void put_list(uint8_t **at, const void *items, size_t bytes)
@@ -286,7 +357,7 @@ static enum status commit(struct records *r, const struct wal_record *record,
     bool all = false;
     if (x->invals.count > 0 && wrote_catalog(r, x)) {
         changed_relations(r, x, &all);
-        if (all || r->oids.len > 0) {
+        if (all || !only_temporary(r)) {
             flags |= (uint8_t)(XACT_BOUNDARY | (all ? XACT_ALL_RELS : 0));
             TRY(r->options.boundary(r->options.ctx, record->end, (const Oid *)r->oids.data,
                                     r->oids.len / sizeof(Oid), all, err));
@@ -370,6 +441,22 @@ static enum status standby_record(struct records *r, const struct wal_record *re
     return OK;
 }
 
+/* VACUUM FULL pg_class gives it another file. */
+static enum status relmap_record(struct records *r, const struct wal_record *record,
+                                 struct error *err)
+{
+    Oid db_oid;
+    struct relmap map;
+    TRY(relmap_record_parse(record, &db_oid, &map, err));
+    for (uint32_t i = 0; i < map.count && db_oid == r->options.database; i++) {
+        Oid oid, filenode;
+        relmap_get(&map, i, &oid, &filenode);
+        if (oid == PG_CLASS_OID)
+            r->pg_class = filenode;
+    }
+    return OK;
+}
+
 static enum status xlog_record(struct records *r, const struct wal_record *record,
                                struct error *err)
 {
@@ -415,6 +502,8 @@ enum status records_take(struct records *r, const struct wal_record *record, boo
         return xlog_record(r, record, err);
     case RM_DBASE_ID:
         return database_record(r, record, err);
+    case RM_RELMAP_ID:
+        return relmap_record(r, record, err);
     default:
         /* catalog indexes, files created, …: the transaction exists */
         if (record->xid != InvalidTransactionId && record->nblocks > 0 &&

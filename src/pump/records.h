@@ -10,11 +10,13 @@ struct records_options {
     XLogRecPtr changes_from; /* row changes before it are in the initial load */
     TransactionId load_xid;  /* catalog writes of older transactions may lie before our start */
     struct history *history; /* tells which relations use a type; NULL: none does */
-    /* True for the filenodes of catalogs that hold statistics only: writing them changes no shape.
-     */
-    bool (*is_statistics)(void *ctx, struct rel_file_locator locator);
-    /* A commit changed the shape of these relations (all: perhaps of any). Runs with the filter
-     * flushed up to the commit's end; returns once the catalog at that moment is known. */
+    const Oid *temporary;    /* relations known to be so at the start; read by records_new only */
+    size_t ntemporary;
+    /* The oid of the catalog that has this filenode; 0: not known, or none. */
+    Oid (*catalog_oid)(void *ctx, struct rel_file_locator locator);
+    /* A commit changed the shape of these relations (all: perhaps of any), one of which at least is
+     * not temporary. Runs with the filter flushed up to the commit's end; returns once the catalog
+     * at that moment is known. */
     enum status (*boundary)(void *ctx, XLogRecPtr commit_end, const Oid *oids, size_t n, bool all,
                             struct error *err);
     void *ctx;

@@ -20,10 +20,11 @@ struct harness {
     enum status boundary_status;
 };
 
-static inline bool is_statistics(void *ctx, struct rel_file_locator locator)
+/* The filenode is the oid, as initdb makes it. */
+static inline Oid catalog_oid(void *ctx, struct rel_file_locator locator)
 {
     (void)ctx;
-    return locator.rel_number == STATISTICS_FILE;
+    return locator.rel_number < FirstNormalObjectId ? locator.rel_number : InvalidOid;
 }
 
 static inline enum status boundary(void *ctx, XLogRecPtr end, const Oid *oids, size_t n, bool all,
@@ -49,7 +50,7 @@ static inline void harness_init(struct harness *h, unsigned major, XLogRecPtr fr
                                                  .database = OUR_DB,
                                                  .changes_from = from,
                                                  .load_xid = load_xid,
-                                                 .is_statistics = is_statistics,
+                                                 .catalog_oid = catalog_oid,
                                                  .boundary = boundary,
                                                  .ctx = h});
 }
