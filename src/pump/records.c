@@ -27,7 +27,7 @@ struct records {
     struct temporary *temporary;
     Oid pg_class;    /* its filenode since a relation map was seen, else 0 */
     struct buf oids; /* scratch: relations of a boundary */
-    struct buf *out;        /* during records_take */
+    struct buf *out; /* during records_take */
     const struct wal_record *record;
 };
 

@@ -163,7 +163,8 @@ static void test_schemas_made(void **state)
 {
     static const struct {
         unsigned inserts, by_name, by_oid, calls;
-    } cases[] = {{1, 1, 1, 0}, {2, 2, 2, 0}, {0, 2, 1, 1}, {1, 3, 2, 1}, {1, 2, 1, 1}, {0, 1, 1, 1}};
+    } cases[] = {{1, 1, 1, 0}, {2, 2, 2, 0}, {0, 2, 1, 1},
+                 {1, 3, 2, 1}, {1, 2, 1, 1}, {0, 1, 1, 1}};
     (void)state;
     for (unsigned major = 15; major <= 18; major++)
         for (size_t i = 0; i < LENGTH(cases); i++) {
