@@ -177,3 +177,26 @@ enum status file_remove_tree(const char *path, bool self, struct error *err)
         return error_sys(err, ERR_CONFIG, "cannot remove %s", path);
     return OK;
 }
+
+static int sync_one(const char *path, const struct stat *st, int kind, struct FTW *ftw)
+{
+    (void)ftw;
+    if (!S_ISREG(st->st_mode) && !S_ISDIR(st->st_mode))
+        return 0;
+    if (kind == FTW_DNR || kind == FTW_NS)
+        return -1;
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    int rc = fd < 0 ? -1 : fsync(fd);
+    int saved = errno;
+    if (fd >= 0)
+        close(fd);
+    errno = saved;
+    return rc;
+}
+
+enum status file_sync_tree(const char *path, struct error *err)
+{
+    if (nftw(path, sync_one, 32, FTW_DEPTH | FTW_PHYS) != 0)
+        return error_sys(err, ERR_CONFIG, "cannot sync what is below %s", path);
+    return OK;
+}

@@ -14,6 +14,9 @@ enum status file_read_all(const char *path, size_t max_bytes, struct buf *ret,
 bool file_exists(const char *path);
 enum status file_mkdir_p(const char *path, mode_t mode, struct error *err) CHECKED;
 enum status file_fsync_dir(const char *path, struct error *err) CHECKED;
+/* Syncs every file and directory below path, and path, but nothing else of its file system, which
+ * may have much to write. */
+enum status file_sync_tree(const char *path, struct error *err) CHECKED;
 /* Removes what is below path, and path itself when `self`; a missing path is fine. */
 enum status file_remove_tree(const char *path, bool self, struct error *err) CHECKED;
 

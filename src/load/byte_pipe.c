@@ -4,40 +4,70 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* To wake a thread costs more than to copy what a message brings: they go by the parcel. */
+#define PARCEL_PIECES 64
+#define PARCEL_BYTES ((size_t)256 << 10)
+
+struct parcel {
+    struct parcel *next;
+    size_t bytes;
+    unsigned n;
+    struct byte_piece pieces[PARCEL_PIECES];
+};
+
 struct byte_pipe {
-    pthread_mutex_t
-        lock; /* guards all that follows; bytes in the ring belong to the side they are on */
+    void (*release)(void *memory);
+    size_t max_bytes;
+    struct parcel *filling; /* the writer's */
+    struct parcel *reading; /* the reader's */
+    unsigned at;            /* its next piece; the one before is lent out */
+
+    pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t readable, writable;
-    uint8_t *ring;
-    size_t size, head, filled; /* head: where the reader is */
-    size_t worth_waking;       /* to wake a thread costs more than to copy what a message brings */
-    size_t lent;               /* bytes at head the reader still looks at */
+    struct parcel *first, **last;
+    size_t bytes; /* of those queued */
     Oid tablespace_oid;
     bool open;      /* an archive is being written */
     bool announced; /* the reader has not taken this archive yet */
+    bool inside;    /* the reader has not seen the end of the one it took */
     bool closed, cancelled;
 };
 
-struct byte_pipe *byte_pipe_new(size_t max_bytes)
+struct byte_pipe *byte_pipe_new(size_t max_bytes, void (*release)(void *memory))
 {
     struct byte_pipe *p = xcalloc(1, sizeof *p);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->readable, NULL);
     pthread_cond_init(&p->writable, NULL);
-    p->ring = xmalloc(max_bytes);
-    p->size = max_bytes;
-    p->worth_waking = max_bytes / 4;
+    p->release = release;
+    p->max_bytes = max_bytes;
+    p->last = &p->first;
     return p;
+}
+
+/* Its pieces from `from` on, and itself. */
+static void parcel_free(struct byte_pipe *p, struct parcel *parcel, unsigned from)
+{
+    if (parcel == NULL)
+        return;
+    for (unsigned i = from; i < parcel->n; i++)
+        p->release(parcel->pieces[i].memory);
+    free(parcel);
 }
 
 void byte_pipe_free(struct byte_pipe *p)
 {
     if (p == NULL)
         return;
+    for (struct parcel *parcel = p->first, *next; parcel != NULL; parcel = next) {
+        next = parcel->next;
+        parcel_free(p, parcel, 0);
+    }
+    parcel_free(p, p->filling, 0);
+    parcel_free(p, p->reading, p->at == 0 ? 0 : p->at - 1);
     pthread_cond_destroy(&p->readable);
     pthread_cond_destroy(&p->writable);
     pthread_mutex_destroy(&p->lock);
-    free(p->ring);
     free(p);
 }
 
@@ -46,12 +76,25 @@ static enum status cancelled(struct error *err)
     return error_set(err, ERR_CANCELLED, "the initial load was cancelled");
 }
 
+/* Under the lock. */
+static void queue_filling(struct byte_pipe *p)
+{
+    struct parcel *parcel = p->filling;
+    p->filling = NULL;
+    if (parcel == NULL)
+        return;
+    *p->last = parcel;
+    p->last = &parcel->next;
+    p->bytes += parcel->bytes;
+}
+
 enum status byte_pipe_begin(struct byte_pipe *p, Oid tablespace_oid, struct error *err)
 {
     pthread_mutex_lock(&p->lock);
+    queue_filling(p);
     p->open = false;
     pthread_cond_signal(&p->readable);
-    while ((p->filled > 0 || p->announced) && !p->cancelled)
+    while ((p->first != NULL || p->announced || p->inside) && !p->cancelled)
         pthread_cond_wait(&p->writable, &p->lock);
     bool ok = !p->cancelled;
     p->open = p->announced = ok;
@@ -61,84 +104,106 @@ enum status byte_pipe_begin(struct byte_pipe *p, Oid tablespace_oid, struct erro
     return ok ? OK : cancelled(err);
 }
 
-enum status byte_pipe_write(struct byte_pipe *p, const uint8_t *bytes, size_t len,
-                            struct error *err)
+static enum status parcel_send(struct byte_pipe *p, struct error *err)
 {
-    while (len > 0) {
-        pthread_mutex_lock(&p->lock);
-        while (p->filled == p->size && !p->cancelled)
-            pthread_cond_wait(&p->writable, &p->lock);
-        if (p->cancelled || !p->open) {
-            bool stop = p->cancelled;
-            pthread_mutex_unlock(&p->lock);
-            return stop ? cancelled(err)
-                        : error_set(err, ERR_BUG, "backup bytes outside of an archive");
-        }
-        size_t tail = (p->head + p->filled) % p->size;
-        size_t n = MIN(len, MIN(p->size - p->filled, p->size - tail));
-        pthread_mutex_unlock(&p->lock);
-        memcpy(p->ring + tail, bytes, n); /* only the writer adds, so the room stays */
-        pthread_mutex_lock(&p->lock);
-        p->filled += n;
-        if (p->filled >=
-            p->worth_waking) /* what is less waits for more, or for the archive's end */
-            pthread_cond_signal(&p->readable);
-        pthread_mutex_unlock(&p->lock);
-        bytes += n;
-        len -= n;
+    pthread_mutex_lock(&p->lock);
+    while (p->bytes >= p->max_bytes && !p->cancelled)
+        pthread_cond_wait(&p->writable, &p->lock);
+    bool stop = p->cancelled, outside = !p->open;
+    if (!stop && !outside)
+        queue_filling(p);
+    pthread_cond_signal(&p->readable);
+    pthread_mutex_unlock(&p->lock);
+    if (stop)
+        return cancelled(err);
+    return outside ? error_set(err, ERR_BUG, "backup bytes outside of an archive") : OK;
+}
+
+enum status byte_pipe_write(struct byte_pipe *p, struct byte_piece piece, struct error *err)
+{
+    struct parcel *parcel = p->filling;
+    if (piece.len == 0) { /* to the reader that is the end */
+        p->release(piece.memory);
+        return OK;
     }
+    if (parcel == NULL) {
+        parcel = p->filling = xmalloc(sizeof *parcel);
+        parcel->next = NULL;
+        parcel->bytes = parcel->n = 0;
+    }
+    parcel->pieces[parcel->n++] = piece;
+    parcel->bytes += piece.len;
+    if (parcel->n == PARCEL_PIECES || parcel->bytes >= PARCEL_BYTES)
+        return parcel_send(p, err);
     return OK;
 }
 
 void byte_pipe_close(struct byte_pipe *p)
 {
     pthread_mutex_lock(&p->lock);
+    queue_filling(p);
     p->open = false;
     p->closed = true;
     pthread_cond_broadcast(&p->readable);
     pthread_mutex_unlock(&p->lock);
 }
 
-/* Gives back what the last read lent out. */
-static void lent_return(struct byte_pipe *p)
-{
-    p->head = (p->head + p->lent) % p->size;
-    p->filled -= p->lent;
-    if (p->lent > 0 && (p->filled == 0 || p->size - p->filled >= p->worth_waking))
-        pthread_cond_signal(&p->writable);
-    p->lent = 0;
-}
-
 enum status byte_pipe_next(struct byte_pipe *p, bool *ret_more, Oid *ret_tablespace_oid,
                            struct error *err)
 {
     pthread_mutex_lock(&p->lock);
-    lent_return(p);
     while (!p->announced && !p->closed && !p->cancelled)
         pthread_cond_wait(&p->readable, &p->lock);
     bool stop = p->cancelled;
     if (!stop) {
         *ret_more = p->announced;
         *ret_tablespace_oid = p->tablespace_oid;
+        p->inside = p->announced;
         p->announced = false;
     }
     pthread_mutex_unlock(&p->lock);
     return stop ? cancelled(err) : OK;
 }
 
+/* NULL in p->reading: the archive's end, or cancelled. */
+static bool parcel_take(struct byte_pipe *p)
+{
+    pthread_mutex_lock(&p->lock);
+    while (p->first == NULL && p->open && !p->cancelled)
+        pthread_cond_wait(&p->readable, &p->lock);
+    bool stop = p->cancelled;
+    struct parcel *parcel = stop ? NULL : p->first;
+    if (parcel != NULL) {
+        p->first = parcel->next;
+        p->last = p->first == NULL ? &p->first : p->last;
+        p->bytes -= parcel->bytes;
+    }
+    p->inside = parcel != NULL;
+    pthread_cond_signal(&p->writable);
+    pthread_mutex_unlock(&p->lock);
+    p->reading = parcel;
+    p->at = 0;
+    return !stop;
+}
+
 enum status byte_pipe_read(struct byte_pipe *p, const uint8_t **ret, size_t *ret_len,
                            struct error *err)
 {
-    pthread_mutex_lock(&p->lock);
-    lent_return(p);
-    while (p->filled == 0 && p->open && !p->cancelled)
-        pthread_cond_wait(&p->readable, &p->lock);
-    bool stop = p->cancelled;
-    p->lent = MIN(p->filled, p->size - p->head);
-    *ret = p->ring + p->head;
-    *ret_len = p->lent;
-    pthread_mutex_unlock(&p->lock);
-    return stop ? cancelled(err) : OK;
+    if (p->at > 0) /* what the last read lent out */
+        p->release(p->reading->pieces[p->at - 1].memory);
+    if (p->reading != NULL && p->at == p->reading->n) {
+        free(p->reading);
+        p->reading = NULL;
+        p->at = 0;
+    }
+    if (p->reading == NULL && !parcel_take(p))
+        return cancelled(err);
+    *ret_len = 0;
+    if (p->reading == NULL)
+        return OK;
+    *ret = p->reading->pieces[p->at].bytes;
+    *ret_len = p->reading->pieces[p->at++].len;
+    return OK;
 }
 
 void byte_pipe_cancel(struct byte_pipe *p)

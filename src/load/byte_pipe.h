@@ -1,16 +1,24 @@
-/* Bytes of one archive after the other from a thread that is pushed to one that pulls; bounded. */
+/* Bytes of one archive after the other from a thread that is pushed to one that pulls; bounded. The
+ * pieces change hands as they are, many at a time. */
 #pragma once
 #include "base/error.h"
 #include "pg/pg.h"
 
+/* Bytes within memory that `release` of byte_pipe_new frees. */
+struct byte_piece {
+    void *memory;
+    const uint8_t *bytes;
+    size_t len;
+};
+
 struct byte_pipe;
-struct byte_pipe *byte_pipe_new(size_t max_bytes);
+struct byte_pipe *byte_pipe_new(size_t max_bytes, void (*release)(void *memory));
 void byte_pipe_free(struct byte_pipe *p); /* both threads have left */
 
 /* Writer: begins an archive (the one before ends), writes, says that no other comes. Wait for the
- * reader; ERR_CANCELLED after byte_pipe_cancel. */
+ * reader; ERR_CANCELLED after byte_pipe_cancel. A piece is the pipe's, also after an error. */
 enum status byte_pipe_begin(struct byte_pipe *p, Oid tablespace_oid, struct error *err) CHECKED;
-enum status byte_pipe_write(struct byte_pipe *p, const uint8_t *bytes, size_t len,
+enum status byte_pipe_write(struct byte_pipe *p, struct byte_piece piece,
                             struct error *err) CHECKED;
 void byte_pipe_close(struct byte_pipe *p);
 

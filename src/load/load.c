@@ -13,7 +13,7 @@
 #define WAITING_MAX_DEFAULT ((size_t)64 << 20)
 #define UNDECIDED_MAX_DEFAULT ((size_t)16 << 20)
 #define TOASTED_MAX ((size_t)8 << 20)
-#define PIPE_BYTES ((size_t)1 << 20)
+#define PIPE_BYTES ((size_t)2 << 20)
 
 static uint32_t locator_hash(struct rel_file_locator l)
 {
@@ -103,7 +103,7 @@ struct load *load_new(const struct load_options *options)
     window_init(&l->window, l);
     l->release = release_new(l, options->waiting_max_bytes > 0 ? options->waiting_max_bytes
                                                                : WAITING_MAX_DEFAULT);
-    l->pipe = byte_pipe_new(PIPE_BYTES);
+    l->pipe = byte_pipe_new(PIPE_BYTES, source_backup_memory_free);
     l->sink = heap_sink_new(l);
     fatal_init(&l->failure, wake_all, l);
     l->options.shadow_dir = l->options.spill_dir = NULL; /* the caller's; copied where needed */
@@ -202,10 +202,11 @@ static enum status backup_archive(void *ctx, const char *name, Oid tablespace_oi
     return byte_pipe_begin(l->pipe, tablespace_oid, err);
 }
 
-static enum status backup_data(void *ctx, const uint8_t *bytes, size_t len, struct error *err)
+static enum status backup_data(void *ctx, void *memory, const uint8_t *bytes, size_t len,
+                               struct error *err)
 {
     struct load *l = ctx;
-    return byte_pipe_write(l->pipe, bytes, len, err);
+    return byte_pipe_write(l->pipe, (struct byte_piece){memory, bytes, len}, err);
 }
 
 static enum status backup_progress(void *ctx, uint64_t done, uint64_t total, struct error *err)
@@ -231,15 +232,6 @@ static void *split_main(void *arg)
     if (heap_sink_run(l->sink, &err) != OK)
         load_fail(l, &err);
     return NULL;
-}
-
-/* One sync for all that landed. */
-static enum status shadow_sync(const struct load *l, struct error *err)
-{
-    CLEANUP_FD int fd = open(l->shadow_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 || syncfs(fd) != 0)
-        return error_sys(err, ERR_CONFIG, "cannot sync %s", l->shadow_dir);
-    return OK;
 }
 
 static enum status backup_stream(struct load *l, struct error *err)
@@ -277,7 +269,7 @@ enum status load_backup_run(struct load *l, struct error *err)
     if (status == OK)
         status = released;
     if (status == OK)
-        status = shadow_sync(l, &local);
+        status = file_sync_tree(l->shadow_dir, &local);
     if (status == OK)
         status = window_images_finish(&l->window, &local);
     if (fatal_is_set(&l->failure)) { /* whose echo the others are */

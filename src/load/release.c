@@ -9,7 +9,7 @@
 
 /* One sample serves every batch that arrived before it was taken, and there is at most one sample
  * in this time: small tables come by the hundred. */
-#define SAMPLE_INTERVAL_NS (2 * 1000000ull)
+#define SAMPLE_INTERVAL_NS (5 * 1000000ull)
 
 struct waiting {
     struct waiting *next;

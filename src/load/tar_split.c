@@ -16,6 +16,7 @@ struct reader {
     struct archive *archive;
     struct error err; /* of a read callback: libarchive cannot carry it */
     enum status status;
+    char made[TAR_PATH_MAX]; /* the directory that files landed in last */
 };
 
 static la_ssize_t reader_read(struct archive *a, void *ctx, const void **ret)
@@ -90,7 +91,7 @@ static enum status land_chunk(void *ctx, const uint8_t *bytes, size_t len, struc
     return l->fd < 0 ? OK : file_write_all(l->fd, bytes, len, l->path, err);
 }
 
-/* Not synced here: the load syncs the whole file system once, at its end. */
+/* Not synced here: the load does that for all files at its end; the disk may begin now. */
 static enum status land_file(struct reader *r, const char *path, uint64_t size, struct error *err)
 {
     CLEANUP_FREE char *full = NULL;
@@ -99,9 +100,11 @@ static enum status land_file(struct reader *r, const char *path, uint64_t size, 
         char dir[TAR_PATH_MAX];
         snprintf(dir, sizeof dir, "%s", path);
         char *slash = strrchr(dir, '/');
-        if (slash != NULL) {
+        if (slash != NULL)
             *slash = '\0';
+        if (slash != NULL && strcmp(dir, r->made) != 0) {
             TRY(land_dir(r->split, dir, err));
+            memcpy(r->made, dir, sizeof r->made);
         }
         full = xasprintf("%s/%s", r->split->shadow_dir, path);
         fd = open(full, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -109,7 +112,10 @@ static enum status land_file(struct reader *r, const char *path, uint64_t size, 
             return error_sys(err, ERR_CONFIG, "cannot create %s", full);
     }
     struct landing landing = {fd, path};
-    return entry_data(r, path, size, land_chunk, &landing, err);
+    TRY(entry_data(r, path, size, land_chunk, &landing, err));
+    if (fd >= 0)
+        (void)sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE); /* a hint */
+    return OK;
 }
 
 static enum status heap_file(struct reader *r, const struct tar_target *t, const char *path,

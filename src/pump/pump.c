@@ -19,6 +19,7 @@
 #define BACKOFF_FIRST_MS 100u
 #define BACKOFF_MAX_MS 10000u
 #define IDLE_WAIT_NS 1000000000u
+#define WINDOW_WAIT_NS 10000000u /* whoever stops a window waits for its end */
 #define SLOT_BUSY_NS                                                                               \
     UINT64_C(60000000000) /* longer is not a connection of ours that was cut (A4) */
 #define KEEP_MAX ((size_t)64 << 20)
@@ -374,6 +375,11 @@ static enum status wait_while_paused(struct pump *p, struct error *err)
     return atomic_load(&p->stopping) ? error_set(err, ERR_CANCELLED, "stopping") : OK;
 }
 
+static uint64_t idle_wait_ns(const struct pump *p)
+{
+    return p->options.feed == NULL ? WINDOW_WAIT_NS : IDLE_WAIT_NS;
+}
+
 static enum status read_stream(struct pump *p, struct error *err)
 {
     for (;;) {
@@ -390,7 +396,7 @@ static enum status read_stream(struct pump *p, struct error *err)
             TRY(save_filenodes(p, err));
             if (p->options.feed == NULL && atomic_load(&p->received) >= p->last_end)
                 TRY(window_end_check(p, err));
-            TRY(source_repl_receive(p->repl, clock_now_ns() + IDLE_WAIT_NS, &c, err));
+            TRY(source_repl_receive(p->repl, clock_now_ns() + idle_wait_ns(p), &c, err));
         }
         switch (c.kind) {
         case SOURCE_CHUNK_NONE:
@@ -490,7 +496,7 @@ enum status pump_start(const struct pump_options *options, struct pump **ret, st
 
 void pump_stop_at(struct pump *p, XLogRecPtr lsn)
 {
-    atomic_store(&p->stop_at, lsn); /* an idle source: seen within IDLE_WAIT_NS */
+    atomic_store(&p->stop_at, lsn); /* an idle source: seen within WINDOW_WAIT_NS */
 }
 
 void pump_stop(struct pump *p)

@@ -127,11 +127,9 @@ static enum status one_message(struct backup *b, const uint8_t *bytes, size_t le
     uint8_t kind = cursor_u8(&c);
     if (kind == 'n')
         return begin_archive(b, &c, err);
-    if (kind == 'd') {
-        if (!b->in_archive)
-            return error_set(err, ERR_DATA, "BASE_BACKUP: data outside of an archive");
-        return b->cb->data == NULL ? OK : b->cb->data(b->cb->ctx, bytes + 1, len - 1, err);
-    }
+    if (kind == 'd')
+        return b->in_archive ? OK
+                             : error_set(err, ERR_DATA, "BASE_BACKUP: data outside of an archive");
     if (kind == 'p') {
         uint64_t done = be64toh(cursor_u64(&c));
         if (!cursor_ok(&c))
@@ -146,6 +144,22 @@ static enum status one_message(struct backup *b, const uint8_t *bytes, size_t le
     return error_set(err, ERR_DATA, "BASE_BACKUP: message of unknown kind 0x%02x", kind);
 }
 
+void source_backup_memory_free(void *memory)
+{
+    PQfreemem(memory);
+}
+
+/* Data goes on in libpq's own memory: it is most of the backup. */
+static enum status take_message(struct backup *b, char *message, size_t len, struct error *err)
+{
+    const uint8_t *bytes = (const uint8_t *)message;
+    enum status st = one_message(b, bytes, len, err);
+    if (st == OK && bytes[0] == 'd' && b->cb->data != NULL)
+        return b->cb->data(b->cb->ctx, message, bytes + 1, len - 1, err);
+    PQfreemem(message);
+    return st;
+}
+
 static enum status copy_stream(struct backup *b, struct error *err)
 {
     for (bool looked = false;;) { /* whether there is more: waiting comes after that */
@@ -156,9 +170,7 @@ static enum status copy_stream(struct backup *b, struct error *err)
         if (n == -2)
             return source_error_conn(err, b->conn, "BASE_BACKUP broke");
         if (n > 0) {
-            enum status st = one_message(b, (const uint8_t *)bytes, (size_t)n, err);
-            PQfreemem(bytes);
-            TRY(st);
+            TRY(take_message(b, bytes, (size_t)n, err));
             looked = false;
             continue;
         }

@@ -19,7 +19,9 @@ struct source_backup_callbacks {
     /* A tar stream begins: name as the server gives it ("base.tar", "16385.tar"). The base archive
      * comes last; its pg_control is the last file but for tar padding. */
     enum status (*archive)(void *ctx, const char *name, Oid tablespace_oid, struct error *err);
-    enum status (*data)(void *ctx, const uint8_t *bytes, size_t len, struct error *err);
+    /* The bytes lie in memory that is the callee's, for source_backup_memory_free. */
+    enum status (*data)(void *ctx, void *memory, const uint8_t *bytes, size_t len,
+                        struct error *err);
     /* Bytes as the server counts them; total is its estimate and may be exceeded. */
     enum status (*progress)(void *ctx, uint64_t done, uint64_t total, struct error *err);
     enum status (*end)(void *ctx, XLogRecPtr end_lsn, struct error *err);
@@ -32,3 +34,4 @@ struct source_backup_callbacks {
 enum status source_base_backup_run(struct source_repl *r, const char *label,
                                    const struct source_backup_callbacks *callbacks,
                                    struct error *err) CHECKED;
+void source_backup_memory_free(void *memory);

@@ -126,6 +126,13 @@ static void test_trees(void **state)
     assert_ok(file_mkdir_p(outside, 0700, &err));
     assert_ok(file_write_atomic(kept, "x", 1, 0600, &err));
     assert_int_equal(symlink(outside, link_path), 0);
+    assert_ok(file_sync_tree(top, &err)); /* a link is none of it */
+    assert_int_equal(file_sync_tree(below_file, &err), OK);
+    assert_int_equal(chmod(file, 0), 0);
+    if (geteuid() != 0) {
+        assert_int_equal(file_sync_tree(top, &err), ERR_CONFIG);
+        assert_non_null(strstr(err.message, top));
+    }
     assert_ok(file_remove_tree(top, false, &err));
     assert_true(file_exists(top));
     assert_false(file_exists(deep));
@@ -133,6 +140,7 @@ static void test_trees(void **state)
     assert_ok(file_remove_tree(top, true, &err));
     assert_false(file_exists(top));
     assert_ok(file_remove_tree(top, true, &err));
+    assert_int_equal(file_sync_tree(top, &err), ERR_CONFIG);
     assert_ok(file_fsync_dir(dir, &err));
     assert_int_equal(file_fsync_dir(top, &err), ERR_RETRY);
 }

@@ -496,15 +496,18 @@ static enum status on_archive(void *ctx, const char *name, Oid oid, struct error
     return OK;
 }
 
-static enum status on_data(void *ctx, const uint8_t *bytes, size_t len, struct error *err)
+static enum status on_data(void *ctx, void *memory, const uint8_t *bytes, size_t len,
+                           struct error *err)
 {
     struct backup_seen *b = ctx;
-    if (b->fail_after == 0)
-        return error_set(err, ERR_BUG, "enough");
-    b->fail_after -= b->fail_after > 0;
-    b->bytes += len;
-    assert_int_equal(fwrite(bytes, 1, len, b->tar), len);
-    return OK;
+    bool fails = b->fail_after == 0;
+    if (!fails) {
+        b->fail_after -= b->fail_after > 0;
+        b->bytes += len;
+        assert_int_equal(fwrite(bytes, 1, len, b->tar), len);
+    }
+    source_backup_memory_free(memory);
+    return fails ? error_set(err, ERR_BUG, "enough") : OK;
 }
 
 static enum status on_progress(void *ctx, uint64_t done, uint64_t total, struct error *err)
