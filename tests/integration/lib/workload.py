@@ -271,7 +271,8 @@ class Mixer(threading.Thread):
 
     def partitions(self, cursor):
         key = self.new_id() + 10000
-        cursor.execute("INSERT INTO parts VALUES (%s, 1, 'a'), (%s, 7, 'b')", (key, key + 10**8))
+        # The second row's id is no other row's, in whatever leaf: the lanes' own are positive.
+        cursor.execute("INSERT INTO parts VALUES (%s, 1, 'a'), (%s, 7, 'b')", (key, -key))
         # An update of the partition key moves the row to another leaf.
         cursor.execute("UPDATE parts SET region = 2 WHERE id = %s", (key,))
 
@@ -282,8 +283,8 @@ class Mixer(threading.Thread):
                        (key, self.rng.randrange(1000)))
         if self.big_values and self.rng.random() < 0.2:
             body = self.rng.randbytes(512 * 1024).hex()  # 1 MB that does not compress to a page
-            cursor.execute("INSERT INTO documents VALUES (%s, %s)", (key + 10**8, body))
+            cursor.execute("INSERT INTO documents VALUES (%s, %s)", (-key, body))
             if self.rng.random() < 0.3:
-                cursor.execute("UPDATE documents SET body = reverse(body) WHERE id = %s", (key + 10**8,))
+                cursor.execute("UPDATE documents SET body = reverse(body) WHERE id = %s", (-key,))
             if self.rng.random() < 0.3:
-                cursor.execute("DELETE FROM documents WHERE id = %s", (key + 10**8,))
+                cursor.execute("DELETE FROM documents WHERE id = %s", (-key,))
