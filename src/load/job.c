@@ -79,14 +79,21 @@ void load_jobs_add(struct load_jobs *j, struct rel_desc *desc)
     HASH_ADD(hh, j->routes, oid, sizeof r->oid, r);
 }
 
+/* What was put of a row before it was certain that it stays comes before what is. */
+static XLogRecPtr row_lsn(const struct load_jobs *j, enum load_row_kind kind)
+{
+    return j->lsn - LOAD_ROW_LIVE + kind;
+}
+
 /* A row with values out of line: their chunks may lie in a file that is still to come. */
-static enum status keep_row(struct emit_context *e, const struct raw_tuple *tuple, uint64_t tid,
-                            TransactionId xmin, struct error *err)
+static enum status keep_row(struct emit_context *e, enum load_row_kind kind,
+                            const struct raw_tuple *tuple, uint64_t tid, TransactionId xid,
+                            struct error *err)
 {
     const struct page_batch *batch = e->job->batch;
     const struct rel_desc *desc = batch->desc;
     size_t max = e->worker->shared->inline_value_max;
-    uint64_t value_bytes = 0;
+    struct load_toasted_row row = {.raw = *tuple, .tid = tid, .xid = xid, .kind = kind};
     if (e->datums == NULL)
         e->datums = xmalloc((desc->natts + 1u) * sizeof *e->datums);
     TRY(tuple_deform(desc->shape, tuple, e->datums, err));
@@ -96,9 +103,9 @@ static enum status keep_row(struct emit_context *e, const struct raw_tuple *tupl
             continue;
         TRY(toast_pointer_parse(&e->datums[i], &p, err));
         if (p.rawsize <= max && p.extsize <= max)
-            value_bytes += p.rawsize;
+            row.value_bytes += p.rawsize;
     }
-    return load_toasted_add(e->job->owner->load, batch, tuple, tid, xmin, value_bytes, err);
+    return load_toasted_add(e->job->owner->load, batch, &row, err);
 }
 
 static enum status put_chunks(struct emit_context *e, struct error *err)
@@ -109,38 +116,49 @@ static enum status put_chunks(struct emit_context *e, struct error *err)
     return st;
 }
 
-/* The chunk points into the batch. */
-static enum status emit_chunk(struct emit_context *e, const struct raw_tuple *tuple, uint64_t tid,
-                              struct error *err)
+/* The chunk points into the batch. It is older than any row that may refer to it; one that was
+ * deleted dies with the row that did. */
+static enum status emit_chunk(struct emit_context *e, enum load_row_kind kind,
+                              const struct raw_tuple *tuple, uint64_t tid, struct error *err)
 {
     struct toast_chunk chunk;
     TRY(toast_chunk_parse(tuple, &chunk, err));
-    e->events[e->nevents++] = (struct toast_event){.kind = TOAST_BIRTH,
-                                                   .seed = true,
-                                                   .owner = e->job->batch->desc->oid,
-                                                   .lsn = e->job->owner->lsn,
-                                                   .tid = tid,
-                                                   .value_id = chunk.value_id,
-                                                   .seq = chunk.seq,
-                                                   .len = chunk.len,
-                                                   .data = chunk.data};
+    bool deleted = kind == LOAD_ROW_DELETED;
+    e->events[e->nevents++] = (struct toast_event){
+        .kind = deleted ? TOAST_DEATH : TOAST_BIRTH,
+        .seed = !deleted,
+        .owner = e->job->batch->desc->oid,
+        .lsn = row_lsn(e->job->owner, deleted ? LOAD_ROW_LIVE : LOAD_ROW_DELETING),
+        .tid = tid,
+        .value_id = chunk.value_id,
+        .seq = chunk.seq,
+        .len = deleted ? 0 : chunk.len,
+        .data = deleted ? NULL : chunk.data};
     return e->nevents == CHUNKS_MAX ? put_chunks(e, err) : OK;
 }
 
-static enum status emit(void *ctx, const struct rel_desc *desc, const struct raw_tuple *tuple,
-                        uint64_t tid, TransactionId xmin, struct error *err)
+static enum status add_row(struct emit_context *e, enum load_row_kind kind,
+                           const struct raw_tuple *tuple, uint64_t tid, TransactionId xid,
+                           struct error *err)
+{
+    const struct row_meta meta = {.lsn = row_lsn(e->job->owner, kind),
+                                  .xid = xid,
+                                  .tid = tid,
+                                  .deleted = kind == LOAD_ROW_DELETED};
+    return worker_add_new(e->worker, e->job->route, tuple, NULL, 0, &meta, err);
+}
+
+static enum status emit(void *ctx, enum load_row_kind kind, const struct raw_tuple *tuple,
+                        uint64_t tid, TransactionId xid, struct error *err)
 {
     struct emit_context *e = ctx;
-    const struct route *route = e->job->route;
-    const struct row_meta meta = {.lsn = e->job->owner->lsn, .xid = xmin, .tid = tid};
-    (void)desc;
-    if (!route_is_live(route))
+    if (!route_is_live(e->job->route))
         return OK;
     if (e->job->batch->chunks)
-        return emit_chunk(e, tuple, tid, err);
+        return emit_chunk(e, kind, tuple, tid, err);
     if ((tuple->infomask & HEAP_HASEXTERNAL) && e->job->owner->keeps_chunks)
-        return keep_row(e, tuple, tid, xmin, err);
-    return worker_add_new(e->worker, route, tuple, NULL, 0, &meta, err);
+        return keep_row(e, kind, tuple, tid, xid, err);
+    return add_row(e, kind, tuple, tid, xid, err);
 }
 
 static enum status emit_toasted(struct emit_context *e, struct error *err)
@@ -152,8 +170,7 @@ static enum status emit_toasted(struct emit_context *e, struct error *err)
         TRY(load_toasted_next(e->job->batch, &pos, &more, &row, err));
         if (!more)
             return OK;
-        const struct row_meta meta = {.lsn = e->job->owner->lsn, .xid = row.xmin, .tid = row.tid};
-        TRY(worker_add_new(e->worker, e->job->route, &row.raw, NULL, 0, &meta, err));
+        TRY(add_row(e, (enum load_row_kind)row.kind, &row.raw, row.tid, row.xid, err));
     }
 }
 

@@ -95,21 +95,21 @@ uint64_t load_undecided_count(struct load *l);
 void load_settle_begin(struct load *l);
 void load_settle_end(struct load *l);
 
-/* Keeps a row of the batch whose values lie out of line (of value_bytes in all); copies the tuple.
- * Any thread. */
+/* A row whose values lie out of line. */
+struct load_toasted_row {
+    struct raw_tuple raw;
+    uint64_t tid, value_bytes; /* of its values in all */
+    TransactionId xid;
+    uint8_t kind; /* enum load_row_kind */
+};
+/* Keeps a row of the batch; copies the tuple. Any thread. */
 enum status load_toasted_add(struct load *l, const struct page_batch *batch,
-                             const struct raw_tuple *tuple, uint64_t tid, TransactionId xmin,
-                             uint64_t value_bytes, struct error *err) CHECKED;
+                             const struct load_toasted_row *row, struct error *err) CHECKED;
 /* Submits the rows that were kept, as batches with `toasted` set. To be called when the chunks of
  * all batches submitted before are in the store: after the pages have been walked, after
  * load_finish, after what load_fate or load_running_xacts submitted. One thread at a time. */
 enum status load_toasted_submit(struct load *l, struct error *err) CHECKED;
 /* The rows of such a batch; they point into it. *pos begins at 0. */
-struct load_toasted_row {
-    struct raw_tuple raw;
-    uint64_t tid, value_bytes;
-    TransactionId xmin;
-};
 enum status load_toasted_next(const struct page_batch *batch, size_t *pos, bool *ret_more,
                               struct load_toasted_row *ret, struct error *err) CHECKED;
 

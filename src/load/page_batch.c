@@ -41,6 +41,8 @@ struct pending {
     struct page_tuple tuple;
     uint64_t tid;
     struct awaited awaited;
+    bool deleting;         /* live until the awaited transaction commits */
+    TransactionId deleter; /* it was sent so; else 0 */
 };
 
 struct walk {
@@ -69,33 +71,43 @@ static enum updater_fact known_updater(void *ctx, MultiXactId multi, Transaction
     return fates_updater_get(ctx, multi, ret_xid);
 }
 
-static void pending_push(struct walk *w, const struct page_tuple *t, uint64_t tid,
-                         struct awaited awaited)
+static void pending_push(struct walk *w, struct pending pending)
 {
     if (w->npending == w->cap_pending) {
         w->cap_pending = MAX(2 * w->cap_pending, 256u);
         w->pending = xrealloc(w->pending, w->cap_pending * sizeof *w->pending);
     }
-    w->pending[w->npending++] = (struct pending){*t, tid, awaited};
+    w->pending[w->npending++] = pending;
 }
 
+static enum status live_emit(struct walk *w, enum load_row_kind kind, const struct page_tuple *t,
+                             uint64_t tid, struct error *err)
+{
+    if (tuple_is_speculative(t) &&
+        window_super_deleted(&w->load->window, w->batch->rel, tid, t->xmin))
+        return OK;
+    w->rows++;
+    return w->emit(w->emit_ctx, kind, &t->raw, tid, t->xmin, err);
+}
+
+/* deleter: it was sent as LOAD_ROW_DELETING; else 0. */
 static enum status tuple_decide(struct walk *w, const struct page_tuple *t, uint64_t tid,
-                                struct error *err)
+                                TransactionId deleter, struct error *err)
 {
     struct awaited awaited;
     const char *reason;
-    switch (tuple_visibility(t, w->load->next_xid, &w->facts, &awaited, &reason)) {
+    enum tuple_verdict v = tuple_visibility(t, w->load->next_xid, &w->facts, &awaited, &reason);
+    switch (v) {
     case TUPLE_LIVE:
-        if (tuple_is_speculative(t) &&
-            window_super_deleted(&w->load->window, w->batch->rel, tid, t->xmin))
-            return OK;
-        w->rows++;
-        return w->emit(w->emit_ctx, w->batch->desc, &t->raw, tid, t->xmin, err);
+        return deleter != 0 ? OK : live_emit(w, LOAD_ROW_LIVE, t, tid, err);
     case TUPLE_DEAD:
+        return deleter == 0 ? OK
+                            : w->emit(w->emit_ctx, LOAD_ROW_DELETED, &t->raw, tid, deleter, err);
     case TUPLE_SKIP:
         return OK;
     case TUPLE_UNDECIDED:
-        pending_push(w, t, tid, awaited);
+    case TUPLE_DELETING:
+        pending_push(w, (struct pending){*t, tid, awaited, v == TUPLE_DELETING, deleter});
         return OK;
     case TUPLE_UNSUPPORTED:
         load_rel_stop(w->load, w->batch->rel, "block %u offset %u: %s", (uint32_t)(tid >> 16),
@@ -117,7 +129,7 @@ static enum status page_walk(struct walk *w, const uint8_t *bytes, BlockNumber b
         if (heap_page_tuple(&page, i, &t, &normal, err) != OK)
             return error_prefix(err, "block %u", block);
         if (normal)
-            TRY(tuple_decide(w, &t, tid_make(block, i), err));
+            TRY(tuple_decide(w, &t, tid_make(block, i), 0, err));
     }
     return OK;
 }
@@ -130,7 +142,7 @@ static enum status rows_walk(struct walk *w, struct error *err)
         TRY(undecided_next(w->batch->rows, w->batch->rows_len, &pos, &more, &u, err));
         if (!more)
             return OK;
-        TRY(tuple_decide(w, &u.tuple, u.tid, err));
+        TRY(tuple_decide(w, &u.tuple, u.tid, u.deleter, err));
     }
 }
 
@@ -164,22 +176,26 @@ static enum status pending_decide(struct walk *w, struct error *err)
     w->pending = NULL;
     w->npending = w->cap_pending = 0;
     for (size_t i = 0; i < n && status == OK; i++)
-        status = tuple_decide(w, &list[i].tuple, list[i].tid, err);
+        status = tuple_decide(w, &list[i].tuple, list[i].tid, list[i].deleter, err);
     free(list);
     return status;
 }
 
-/* Puts tuples that have to wait into the store. A fate that arrives meanwhile leaves the
- * tuple pending: it is decided again. */
+/* Puts tuples that have to wait into the store; those that are live meanwhile are sent. A fate that
+ * arrives meanwhile leaves the tuple pending: it is decided again. */
 static enum status pending_store(struct walk *w, struct error *err)
 {
     while (w->npending > 0) {
         size_t kept = 0;
         for (size_t i = 0; i < w->npending; i++) {
-            const struct pending *p = &w->pending[i];
+            struct pending *p = &w->pending[i];
             bool added;
-            TRY(undecided_add(w->load->undecided, w->batch->rel, p->awaited, &p->tuple, p->tid,
-                              &added, err));
+            if (p->deleting && p->deleter == 0) {
+                TRY(live_emit(w, LOAD_ROW_DELETING, &p->tuple, p->tid, err));
+                p->deleter = p->awaited.number;
+            }
+            const struct undecided_tuple u = {p->tuple, p->tid, p->deleter};
+            TRY(undecided_add(w->load->undecided, w->batch->rel, p->awaited, &u, &added, err));
             if (!added)
                 w->pending[kept++] = *p;
         }

@@ -34,10 +34,19 @@ static inline size_t page_batch_bytes(const struct page_batch *b)
 }
 void page_batch_free(struct page_batch *b); /* NULL is fine */
 
-/* One live tuple. It points into the batch. tid: tid_make. The row's _xid is xmin, its _lsn the
- * backup's start − 1, its _commit_ts 1970-01-01. */
-typedef enum status (*load_emit_fn)(void *ctx, const struct rel_desc *desc,
-                                    const struct raw_tuple *tuple, uint64_t tid, TransactionId xmin,
+/* A row that is updated or deleted by a transaction that runs is there until that commits, as it is
+ * at the source. What comes later must win: these are in the order of the _lsn they are given, the
+ * last one of the backup's start - 1, so that the stream wins over all. */
+enum load_row_kind {
+    LOAD_ROW_DELETING, /* live; LOAD_ROW_DELETED may follow */
+    LOAD_ROW_DELETED,  /* the transaction has committed */
+    LOAD_ROW_LIVE,
+};
+
+/* One tuple. It points into the batch. tid: tid_make. xid: who inserted it, or deleted it. The
+ * row's _commit_ts is 1970-01-01. */
+typedef enum status (*load_emit_fn)(void *ctx, enum load_row_kind kind,
+                                    const struct raw_tuple *tuple, uint64_t tid, TransactionId xid,
                                     struct error *err);
 
 /* Emits every live tuple of the batch; those that wait for a transaction, or for the members of a

@@ -82,13 +82,14 @@ static enum status rel_spill(struct toasted *t, struct load_rel *rel, struct err
     return OK;
 }
 
-/* bytes of values, tid, xmin, infomask2, infomask, hoff, body length, body */
-static void row_put(struct buf *b, const struct raw_tuple *tuple, uint64_t tid, TransactionId xmin,
-                    uint64_t value_bytes)
+/* bytes of values, tid, xid, kind, infomask2, infomask, hoff, body length, body */
+static void row_put(struct buf *b, const struct load_toasted_row *row)
 {
-    buf_put_u64(b, value_bytes);
-    buf_put_u64(b, tid);
-    buf_put_u32(b, xmin);
+    const struct raw_tuple *tuple = &row->raw;
+    buf_put_u64(b, row->value_bytes);
+    buf_put_u64(b, row->tid);
+    buf_put_u32(b, row->xid);
+    buf_put_u8(b, row->kind);
     buf_put_u16(b, tuple->infomask2);
     buf_put_u16(b, tuple->infomask);
     buf_put_u8(b, tuple->hoff);
@@ -105,7 +106,8 @@ enum status load_toasted_next(const struct page_batch *batch, size_t *pos, bool 
     struct cursor c = cursor_of(batch->rows + *pos, batch->rows_len - *pos);
     struct load_toasted_row row = {.value_bytes = cursor_u64(&c)};
     row.tid = cursor_u64(&c);
-    row.xmin = cursor_u32(&c);
+    row.xid = cursor_u32(&c);
+    row.kind = cursor_u8(&c);
     row.raw.infomask2 = cursor_u16(&c);
     row.raw.infomask = cursor_u16(&c);
     row.raw.hoff = cursor_u8(&c);
@@ -119,15 +121,14 @@ enum status load_toasted_next(const struct page_batch *batch, size_t *pos, bool 
 }
 
 enum status load_toasted_add(struct load *l, const struct page_batch *batch,
-                             const struct raw_tuple *tuple, uint64_t tid, TransactionId xmin,
-                             uint64_t value_bytes, struct error *err)
+                             const struct load_toasted_row *row, struct error *err)
 {
     struct toasted *t = l->toasted;
     struct load_rel *rel = batch->rel;
     enum status st = OK;
     pthread_mutex_lock(&t->lock);
     size_t before = rel->toasted_rows.len;
-    row_put(&rel->toasted_rows, tuple, tid, xmin, value_bytes);
+    row_put(&rel->toasted_rows, row);
     t->bytes += rel->toasted_rows.len - before;
     atomic_fetch_add(&t->count, 1);
     if (t->bytes > t->max_bytes)

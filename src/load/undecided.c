@@ -128,10 +128,12 @@ static enum status spill_all(struct undecided *u, struct error *err)
     return OK;
 }
 
-/* tid, xmin, xmax, xvac, ctid, infomask2, infomask, hoff, body length, body */
-static void tuple_put(struct buf *b, const struct page_tuple *t, uint64_t tid)
+/* tid, deleter, xmin, xmax, xvac, ctid, infomask2, infomask, hoff, body length, body */
+static void tuple_put(struct buf *b, const struct undecided_tuple *u)
 {
-    buf_put_u64(b, tid);
+    const struct page_tuple *t = &u->tuple;
+    buf_put_u64(b, u->tid);
+    buf_put_u32(b, u->deleter);
     buf_put_u32(b, t->xmin);
     buf_put_u32(b, t->xmax);
     buf_put_u32(b, t->xvac);
@@ -145,11 +147,11 @@ static void tuple_put(struct buf *b, const struct page_tuple *t, uint64_t tid)
 }
 
 static enum status tuple_add(struct undecided *u, struct load_rel *rel, struct awaited awaited,
-                             const struct page_tuple *t, uint64_t tid, struct error *err)
+                             const struct undecided_tuple *t, struct error *err)
 {
     struct group *g = group_of(u, rel, awaited);
     size_t before = g->rows.len;
-    tuple_put(&g->rows, t, tid);
+    tuple_put(&g->rows, t);
     g->rows_count++;
     u->bytes += g->rows.len - before;
     atomic_fetch_add(&u->count, 1);
@@ -162,14 +164,13 @@ static enum status tuple_add(struct undecided *u, struct load_rel *rel, struct a
 }
 
 enum status undecided_add(struct undecided *u, struct load_rel *rel, struct awaited awaited,
-                          const struct page_tuple *tuple, uint64_t tid, bool *ret_added,
-                          struct error *err)
+                          const struct undecided_tuple *tuple, bool *ret_added, struct error *err)
 {
     enum status status = OK;
     pthread_mutex_lock(&u->lock);
     bool add = !fates_settled(u->fates, awaited);
     if (add)
-        status = tuple_add(u, rel, awaited, tuple, tid, err);
+        status = tuple_add(u, rel, awaited, tuple, err);
     pthread_mutex_unlock(&u->lock);
     if (status == OK)
         *ret_added = add;
@@ -243,6 +244,7 @@ enum status undecided_next(const uint8_t *rows, size_t len, size_t *pos, bool *r
     }
     struct cursor c = cursor_of(rows + *pos, len - *pos);
     struct undecided_tuple t = {.tid = cursor_u64(&c)};
+    t.deleter = cursor_u32(&c);
     t.tuple.xmin = cursor_u32(&c);
     t.tuple.xmax = cursor_u32(&c);
     t.tuple.xvac = cursor_u32(&c);

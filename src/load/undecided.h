@@ -13,6 +13,7 @@ struct undecided;
 struct undecided_tuple {
     struct page_tuple tuple;
     uint64_t tid;
+    TransactionId deleter; /* it was sent, as LOAD_ROW_DELETING by this one; else 0 */
 };
 
 struct undecided *undecided_new(const struct fates *fates, const char *spill_dir, size_t max_bytes);
@@ -22,7 +23,7 @@ void undecided_free(struct undecided *u);
  * caller decides again. So whoever sets a fate and then takes what waits for it misses nothing.
  * ERR_RETRY if the spill file cannot be written. */
 enum status undecided_add(struct undecided *u, struct load_rel *rel, struct awaited awaited,
-                          const struct page_tuple *tuple, uint64_t tid, bool *ret_added,
+                          const struct undecided_tuple *tuple, bool *ret_added,
                           struct error *err) CHECKED;
 
 /* Takes one portion of what waits for it out of the store: malloc'd bytes for undecided_next, the

@@ -113,9 +113,10 @@ static enum tuple_verdict xmax_verdict(struct query *q, TransactionId xmax)
         return TUPLE_LIVE; /* the delete or update is in the stream */
     bool hinted = mask & HEAP_XMAX_COMMITTED && !(mask & HEAP_XMAX_IS_MULTI);
     enum xid_fate f = hinted ? FATE_COMMITTED : fate_of(q, xmax);
-    if (f == FATE_UNKNOWN)
-        return wait_for(q, AWAIT_FATE, xmax);
-    return f == FATE_COMMITTED ? TUPLE_DEAD : TUPLE_LIVE;
+    if (f != FATE_UNKNOWN)
+        return f == FATE_COMMITTED ? TUPLE_DEAD : TUPLE_LIVE;
+    (void)wait_for(q, AWAIT_FATE, xmax);
+    return TUPLE_DELETING;
 }
 
 static enum tuple_verdict verdict(struct query *q)
@@ -141,7 +142,7 @@ enum tuple_verdict tuple_visibility(const struct page_tuple *t, TransactionId ne
 {
     struct query q = {.t = t, .next_xid = next_xid, .facts = facts};
     enum tuple_verdict v = verdict(&q);
-    if (v == TUPLE_UNDECIDED)
+    if (v == TUPLE_UNDECIDED || v == TUPLE_DELETING)
         *ret_awaited = q.awaited;
     if (v == TUPLE_UNSUPPORTED)
         *ret_reason = q.reason;

@@ -30,6 +30,7 @@ enum tuple_verdict {
     TUPLE_DEAD,        /* was never committed, or is deleted by a transaction below N */
     TUPLE_SKIP,        /* its insert is in the stream */
     TUPLE_UNDECIDED,   /* waits for *ret_awaited */
+    TUPLE_DELETING,    /* live, until transaction *ret_awaited is known to have committed */
     TUPLE_UNSUPPORTED, /* cannot be decided here, *ret_reason says why */
 };
 
@@ -44,7 +45,7 @@ struct awaited {
 };
 
 /* next_xid: N, the next transaction id of the backup's checkpoint. ret_awaited and ret_reason are
- * set only for the two verdicts that name them. A tuple that waits for a transaction never needs a
+ * set only for the verdicts that name them. A tuple that waits for a transaction never needs a
  * multixact's members later: those are waited for first. Pure: no state, no errors. */
 enum tuple_verdict tuple_visibility(const struct page_tuple *t, TransactionId next_xid,
                                     const struct visibility_facts *facts,

@@ -78,6 +78,71 @@ def test_open_transactions_around_the_load(source, daemons):
     parity.assert_equal(source, daemon)
 
 
+@pytest.mark.majors
+@pytest.mark.parametrize("major", [15, *(pytest.param(m, marks=pytest.mark.slow) for m in (16, 17)), 18])
+def test_rows_that_open_transactions_change_are_there(sources, daemons, major):
+    """What transactions open since before the load update or delete is at the destination until they
+    commit, as it is at the source: keys, rows without one, values out of line, partitions; with a
+    subtransaction, a multixact, a key that moves and a row that takes another's key."""
+    source = sources(major, {"max_prepared_transactions": "5"})
+    source.app("""CREATE TABLE t (id int PRIMARY KEY, v text); CREATE TABLE loose (id int, v text);
+        CREATE TABLE big (id int PRIMARY KEY, n int, v text); ALTER TABLE big ALTER v SET STORAGE EXTERNAL;
+        CREATE TABLE parts (id int, v text, PRIMARY KEY (id)) PARTITION BY HASH (id);
+        CREATE TABLE parts_0 PARTITION OF parts FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+        CREATE TABLE parts_1 PARTITION OF parts FOR VALUES WITH (MODULUS 2, REMAINDER 1);
+        INSERT INTO t SELECT i, 'old' FROM generate_series(1, 3000) i;
+        INSERT INTO loose SELECT i, 'old' FROM generate_series(1, 3000) i;
+        INSERT INTO parts SELECT i, 'old' FROM generate_series(1, 3000) i;
+        INSERT INTO big SELECT i, 0, repeat(md5(i::text), 200) FROM generate_series(1, 300) i""")
+    lock = open_session(source, "SELECT 1 FROM t WHERE id % 20 < 4 FOR KEY SHARE")
+
+    def changes(n):
+        return f"""UPDATE t SET v = 'new{n}' WHERE id % 20 = {n}; DELETE FROM parts WHERE id % 20 = {n};
+            UPDATE loose SET v = 'new{n}' WHERE id % 20 = {n}; DELETE FROM loose WHERE id % 20 = {n} AND id % 3 = 0;
+            UPDATE big SET n = {n} WHERE id % 20 = {n}; UPDATE big SET v = repeat('z', 9000) WHERE id % 40 = {n};
+            DELETE FROM big WHERE id % 60 = {n}; UPDATE parts SET v = 'moved', id = id + 10000 WHERE id % 20 = {10 + n};
+            INSERT INTO big SELECT 1000 + i, {n}, repeat('n', 9000) FROM generate_series({n} * 10, {n} * 10 + 5) i"""
+
+    sessions = []
+    for n in range(4):
+        session = open_session(source, changes(n))
+        with session.cursor() as cursor:
+            cursor.execute(f"SAVEPOINT a; DELETE FROM t WHERE id % 20 = {n + 4}; INSERT INTO t SELECT i, 'again{n}' "
+                           f"FROM generate_series({n + 4}, 1000, 20) i; UPDATE t SET id = id + 10000 "
+                           f"WHERE id % 20 = {n + 8}; SAVEPOINT b; DELETE FROM t WHERE id % 20 = {n + 12}")
+            cursor.execute("ROLLBACK TO b")
+        sessions.append(session)
+    for n in (2, 3):
+        with sessions[n].cursor() as cursor:
+            cursor.execute(f"PREPARE TRANSACTION 'p{n}'")
+    lock.rollback()
+    source.app("CHECKPOINT")
+    daemon = daemons(source).start()
+    daemon.wait_state("streaming")
+    daemon.wait_caught_up()
+    parity.assert_equal(source, daemon)
+    source.app("UPDATE t SET v = v || '+' WHERE id % 20 >= 16; UPDATE big SET n = n + 1 WHERE id % 20 >= 16")
+    with sessions[0].cursor() as cursor:
+        cursor.execute("UPDATE t SET v = v || ' later' WHERE id % 40 = 0; DELETE FROM big WHERE id >= 1002 AND id < 1010;"
+                       "UPDATE parts SET id = id - 10000 WHERE id > 10000 AND id % 40 = 10")
+    daemon.wait_caught_up()
+    parity.assert_equal(source, daemon)
+    sessions[0].commit()
+    sessions[1].rollback()
+    daemon.wait_caught_up()
+    parity.assert_equal(source, daemon)
+    source.sql("COMMIT PREPARED 'p2'", dbname="app")
+    source.sql("ROLLBACK PREPARED 'p3'", dbname="app")
+    daemon.wait_caught_up()
+    parity.assert_equal(source, daemon)
+    source.app("INSERT INTO t SELECT i, 'back' FROM generate_series(1, 3000) i ON CONFLICT (id) DO UPDATE SET v = t.v || '!';"
+               "DELETE FROM loose WHERE id % 2 = 0; UPDATE big SET n = -1")
+    parity.assert_equal(source, daemon)
+    daemon.stop()
+    daemon.start().wait_state("streaming")
+    parity.assert_equal(source, daemon)
+
+
 def test_rows_that_are_dead_locked_or_unhinted(source, daemons):
     """Aborted inserts, deleted and updated rows without hint bits, lockers alone and together, frozen
     rows, HOT chains and line pointers that redirect."""

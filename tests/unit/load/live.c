@@ -230,14 +230,21 @@ static void table_stopped(void *ctx, const struct rel_desc *desc, const char *re
     abort();
 }
 
-static enum status emit(void *ctx, const struct rel_desc *desc, const struct raw_tuple *tuple,
-                        uint64_t tid, TransactionId xmin, struct error *err)
+struct walked {
+    struct live *t;
+    const struct page_batch *batch;
+};
+
+static enum status emit(void *ctx, enum load_row_kind kind, const struct raw_tuple *tuple,
+                        uint64_t tid, TransactionId xid, struct error *err)
 {
-    struct live *t = ctx;
+    const struct walked *w = ctx;
+    struct live *t = w->t;
     uint64_t part;
-    (void)xmin, (void)err;
-    CHECK(table_of(t, desc->locator, &part));
-    row_map_put(&t->rows, part | tid, t->start_lsn - 1, row_tuple_hash(&t->rows, tuple));
+    (void)xid, (void)err;
+    CHECK(table_of(t, w->batch->desc->locator, &part));
+    row_map_put(&t->rows, part | tid, t->start_lsn - 3 + kind,
+                kind == LOAD_ROW_DELETED ? 0 : row_tuple_hash(&t->rows, tuple));
     return OK;
 }
 
@@ -246,7 +253,8 @@ static void *worker_main(void *arg)
     struct live *t = arg;
     struct error err;
     for (struct page_batch *b; (b = queue_pop(&t->batches)) != NULL; page_batch_free(b)) {
-        if (page_batch_walk(b, t->load, emit, t, &err) != OK) {
+        struct walked w = {t, b};
+        if (page_batch_walk(b, t->load, emit, &w, &err) != OK) {
             fprintf(stderr, "worker: %s\n", err.message);
             abort();
         }

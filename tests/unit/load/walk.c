@@ -15,8 +15,10 @@ struct walk_test {
     struct load *load;
     struct rel_desc *rel;
     struct page_batch *batches[64]; /* submitted */
-    unsigned nbatches, emitted, asked, stopped;
+    unsigned nbatches, asked, stopped;
+    unsigned emitted, deleting, deleted; /* of each kind */
     uint64_t last_tid;
+    TransactionId last_xid;
     uint8_t fate_of_300; /* what the source says of xid 300 */
     char reason[200];
 };
@@ -46,13 +48,16 @@ static void stopped(void *ctx, const struct rel_desc *desc, const char *reason)
     t->stopped++;
     snprintf(t->reason, sizeof t->reason, "%s", reason);
 }
-static enum status emit(void *ctx, const struct rel_desc *desc, const struct raw_tuple *tuple,
-                        uint64_t tid, TransactionId xmin, struct error *err)
+static enum status emit(void *ctx, enum load_row_kind kind, const struct raw_tuple *tuple,
+                        uint64_t tid, TransactionId xid, struct error *err)
 {
     struct walk_test *t = ctx;
-    (void)desc, (void)tuple, (void)xmin, (void)err;
-    t->emitted++;
+    (void)tuple, (void)err;
+    t->emitted += kind == LOAD_ROW_LIVE;
+    t->deleting += kind == LOAD_ROW_DELETING;
+    t->deleted += kind == LOAD_ROW_DELETED;
     t->last_tid = tid;
+    t->last_xid = xid;
     return OK;
 }
 
@@ -193,6 +198,7 @@ static void test_running_transaction(void **state)
         for (BlockNumber b = 0; b < 20; b++)
             assert_ok(walk_page(&t, b, page, &err));
         assert_int_equal(t.emitted, 0);
+        assert_int_equal(t.deleting, inserts ? 0 : 1200); /* there until it commits */
         assert_int_equal(load_undecided_count(t.load), 1200);
         assert_int_equal(undecided_spilled_bytes(t.load->undecided) > 0, (round & 4) != 0);
         assert_ok(load_finish(t.load, &err));
@@ -209,7 +215,10 @@ static void test_running_transaction(void **state)
         }
         assert_int_equal(load_undecided_count(t.load), 0);
         walk_submitted(&t);
-        assert_int_equal(t.emitted, inserts == commits ? 1200 : 0);
+        assert_int_equal(t.emitted, inserts && commits ? 1200 : 0);
+        assert_int_equal(t.deleting, inserts ? 0 : 1200); /* once */
+        assert_int_equal(t.deleted, !inserts && commits ? 1200 : 0);
+        assert_int_equal(t.last_xid, commits ? 300 : inserts ? 0 : 100);
         assert_int_equal(load_undecided_count(t.load), 0);
         teardown(&t);
     }
@@ -248,8 +257,11 @@ static void test_multixact_of_the_window(void **state)
     page_make(page, 5, 100, 77, 0x1150);
     assert_ok(walk_page(&t, 9, page, &err));
     assert_int_equal(load_undecided_count(t.load), 5); /* 300 runs */
+    assert_int_equal(t.deleting, 5);
     assert_ok(load_fate(t.load, 300, false, &err));
     walk_submitted(&t);
+    assert_int_equal(t.emitted + t.deleted, 0); /* they stay */
+    assert_ok(walk_page(&t, 9, page, &err));
     assert_int_equal(t.emitted, 5);
     assert_int_equal(t.stopped, 0);
     teardown(&t);
