@@ -6,7 +6,6 @@
 
 #define ROWS_PER_PAGE 60 /* a guess that sizes blocks */
 #define CHUNKS_MAX 64u   /* put at once */
-#define HEAP_HASEXTERNAL 0x0004
 
 struct load_route {
     Oid oid;
@@ -93,7 +92,7 @@ static enum status keep_row(struct emit_context *e, enum load_row_kind kind,
     const struct page_batch *batch = e->job->batch;
     const struct rel_desc *desc = batch->desc;
     size_t max = e->worker->shared->inline_value_max;
-    struct load_toasted_row row = {.raw = *tuple, .tid = tid, .xid = xid, .kind = kind};
+    struct load_toasted_row row = {.raw = *tuple, .tid = tid, .xid = xid, .kind = (uint8_t)kind};
     if (e->datums == NULL)
         e->datums = xmalloc((desc->natts + 1u) * sizeof *e->datums);
     TRY(tuple_deform(desc->shape, tuple, e->datums, err));
@@ -161,9 +160,25 @@ static enum status emit(void *ctx, enum load_row_kind kind, const struct raw_tup
     return add_row(e, kind, tuple, tid, xid, err);
 }
 
+static enum status note_toasted(struct emit_context *e, struct error *err)
+{
+    size_t pos = 0;
+    for (;;) {
+        struct load_toasted_row row;
+        bool more;
+        TRY(load_toasted_next(e->job->batch, &pos, &more, &row, err));
+        if (!more)
+            return OK;
+        stored_note(e->worker, e->job->route, &row.raw, NULL, 0,
+                    row_lsn(e->job->owner, (enum load_row_kind)row.kind));
+    }
+}
+
 static enum status emit_toasted(struct emit_context *e, struct error *err)
 {
     size_t pos = 0;
+    TRY(note_toasted(e, err));
+    TRY(stored_ask(e->worker, err));
     for (;;) {
         struct load_toasted_row row;
         bool more;

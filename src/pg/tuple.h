@@ -9,6 +9,7 @@
 
 #define HEAP_NATTS_MASK 0x07ff
 #define HEAP_HASNULL 0x0001
+#define HEAP_HASEXTERNAL 0x0004
 #define SizeofHeapTupleHeader 23 /* offset of t_bits: where `body` begins */
 
 /* A tuple without its transaction header: what WAL carries, and what a page's tuple has from

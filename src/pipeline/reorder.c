@@ -45,10 +45,11 @@ static void slice_run(struct worker *w, struct job *job)
     struct slice *s = (struct slice *)job;
     struct error err = {0};
     struct ack **acks = xcalloc(s->ndestinations, sizeof(struct ack *));
-    enum status st = OK;
     for (size_t d = 0; d < s->ndestinations; d++)
         acks[d] = w->shared->destinations[d]->ack;
     w->rows_hint = s->nrows / MAX(s->nroutes, 1) + 16;
+    stored_note_slice(w, s);
+    enum status st = stored_ask(w, &err);
     uint32_t rows = 0, plain;
     for (size_t at = 0; at < s->frames.len && st == OK;) {
         at += row_run_add(w, s->routes, s->frames.data + at, s->frames.len - at, &plain);

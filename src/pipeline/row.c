@@ -42,7 +42,7 @@ struct builder *worker_builder(struct worker *w, const struct route *route, size
     return b;
 }
 
-static const struct aux_frame *aux_find(const struct aux_frame *aux, unsigned naux, int16_t attnum)
+const struct aux_frame *aux_find(const struct aux_frame *aux, unsigned naux, int16_t attnum)
 {
     for (unsigned i = 0; i < naux; i++) {
         if (aux->attnum == attnum)
@@ -89,24 +89,21 @@ static enum status resolve_stored(struct worker *w, const struct route *route, X
 {
     size_t max_bytes = w->shared->inline_value_max;
     struct toast_pointer p;
-    enum toast_found found;
+    struct toast_request value;
     TRY(toast_pointer_parse(datum, &p, err));
     if (p.extsize > max_bytes || p.rawsize > max_bytes) {
         *datum = (struct datum){.state = DATUM_TOO_LARGE};
         return OK;
     }
-    struct buf *to = p.compressed ? &w->stored : plain;
-    buf_reset(to);
-    uint8_t *at = buf_reserve(to, p.extsize);
-    TRY(toast_store_fetch(w->shared->toast, route->desc->oid, &p, lsn, at, &found, err));
-    if (found == TOAST_FOUND && p.compressed)
-        return decompress(at, p.extsize, max_bytes, plain, datum, err);
-    if (found == TOAST_FOUND) {
-        *datum = (struct datum){.data = at, .len = p.extsize, .state = DATUM_VALUE};
+    TRY(stored_take(w, route, &p, lsn, plain, &value, err));
+    if (value.found == TOAST_FOUND && p.compressed)
+        return decompress(value.ret, p.extsize, max_bytes, plain, datum, err);
+    if (value.found == TOAST_FOUND) {
+        *datum = (struct datum){.data = value.ret, .len = p.extsize, .state = DATUM_VALUE};
         return OK;
     }
     metric_inc(METRIC_TOAST_UNRESOLVED, 1);
-    *datum = (struct datum){.state = found == TOAST_MISSING ? DATUM_LOST : DATUM_TORN};
+    *datum = (struct datum){.state = value.found == TOAST_MISSING ? DATUM_LOST : DATUM_TORN};
     return tables_value_lost(w->shared->tables, route->table, lsn, err);
 }
 

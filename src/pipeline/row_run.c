@@ -7,7 +7,6 @@
 #define RUN_MIN 4u /* fewer are not worth the look at the columns */
 
 #define PG_EPOCH_US INT64_C(946684800000000)
-#define HEAP_HASEXTERNAL 0x0004
 
 struct row_run {
     const struct route *route;

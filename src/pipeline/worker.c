@@ -126,6 +126,7 @@ void worker_discard(struct worker *w)
     for (size_t i = 0; i < w->nbuilders; i++)
         builder_fini(&w->builders[i]);
     w->nbuilders = 0;
+    stored_clear(&w->stored);
 }
 
 static bool builder_is_sent(const struct builder *b)
@@ -197,8 +198,7 @@ static void scratch_shrink(struct worker *w)
         if (w->old_plain[i].cap > SCRATCH_KEEP)
             buf_free(&w->old_plain[i]);
     }
-    if (w->stored.cap > SCRATCH_KEEP)
-        buf_free(&w->stored);
+    stored_clear(&w->stored);
 }
 
 enum status worker_finish(struct worker *w, struct ack *const *acks, const uint64_t *seqs,
@@ -229,7 +229,7 @@ void *worker_main(void *arg)
         buf_free(&w.old_plain[i]);
     }
     free(w.plain);
-    buf_free(&w.stored);
+    stored_fini(&w.stored);
     free(w.old_plain);
     free(w.datums);
     free(w.old_datums);

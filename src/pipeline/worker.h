@@ -24,12 +24,21 @@ struct builder {
     bool spoiled; /* the table was stopped in the middle of a row: the block is not sent */
 };
 
+/* Values of the chunk store that the rows of a job refer to, in their order. */
+struct stored {
+    struct toast_request *requests;
+    size_t n, cap;
+    size_t next;      /* the first that no row has taken */
+    struct buf bytes; /* of all of them */
+    struct buf alone; /* of a compressed one that was not asked for with the others */
+};
+
 struct worker {
     struct worker_shared *shared;
     struct datum *datums, *old_datums; /* scratch, grows to the widest table */
     size_t datums_cap;
-    struct buf *plain, *old_plain;      /* per attribute: decompressed values of the two */
-    struct buf stored;                  /* a compressed value from the chunk store */
+    struct buf *plain, *old_plain; /* per attribute: decompressed values of the two */
+    struct stored stored;
     struct column_buf key_old, key_new; /* scratch of the key comparison */
     struct builder *builders;
     size_t nbuilders, builders_cap;
@@ -92,6 +101,23 @@ enum status row_append(struct worker *w, const struct route *route, size_t d,
 enum status row_resolve(struct worker *w, const struct route *route, XLogRecPtr lsn,
                         struct datum *datums, const struct aux_frame *aux, unsigned naux,
                         struct buf *plain, struct error *err) CHECKED;
+/* stored.c: values are fetched for many rows at once. A job that has such rows notes what each
+ * needs (tuples without out-of-line values cost nothing), asks, and adds its rows in the same
+ * order. Values that were not asked for, or not answered because of an error, are fetched row by
+ * row. */
+void stored_note(struct worker *w, const struct route *route, const struct raw_tuple *tuple,
+                 const struct aux_frame *aux, unsigned naux, XLogRecPtr lsn);
+void stored_note_slice(struct worker *w, const struct slice *s);
+enum status stored_ask(struct worker *w, struct error *err) CHECKED;
+/* The value; its bytes are valid until the job's end, or, if it is asked for only now, in room
+ * until that is used again (a compressed one: until the next value). */
+enum status stored_take(struct worker *w, const struct route *route, const struct toast_pointer *p,
+                        XLogRecPtr lsn, struct buf *room, struct toast_request *ret,
+                        struct error *err) CHECKED;
+void stored_clear(struct stored *s); /* the job has ended; gives large memory back */
+void stored_fini(struct stored *s);
+const struct aux_frame *aux_find(const struct aux_frame *aux, unsigned naux, int16_t attnum);
+
 /* row_run.c: adds the plain rows at the front of a slice's frames at once; returns their bytes, or
  * 0 where it is not worth it: the first row goes the way of all others. */
 size_t row_run_add(struct worker *w, struct route *const *routes, const uint8_t *frames, size_t len,

@@ -64,8 +64,7 @@ enum status clickhouse_owner_drop(struct clickhouse_store *s, struct clickhouse_
 /* The statement met a table that is not there: nothing was ever put for its owner. */
 bool clickhouse_table_missing(const struct error *err);
 
-enum status clickhouse_fetch(struct toast_store *store, Oid owner, const struct toast_pointer *p,
-                             XLogRecPtr lsn, uint8_t *ret, enum toast_found *ret_found,
+enum status clickhouse_fetch(struct toast_store *store, struct toast_request *requests, size_t n,
                              struct error *err) CHECKED;
 enum status clickhouse_reclaim(struct toast_store *store, XLogRecPtr floor,
                                struct error *err) CHECKED;

@@ -8,12 +8,12 @@ static enum status put_nothing(struct toast_store *store, const struct toast_eve
     return OK;
 }
 
-static enum status fetch_nothing(struct toast_store *store, Oid owner,
-                                 const struct toast_pointer *p, XLogRecPtr lsn, uint8_t *ret,
-                                 enum toast_found *ret_found, struct error *err)
+static enum status fetch_nothing(struct toast_store *store, struct toast_request *requests,
+                                 size_t n, struct error *err)
 {
-    (void)store, (void)owner, (void)p, (void)lsn, (void)ret, (void)err;
-    *ret_found = TOAST_MISSING;
+    (void)store, (void)err;
+    for (size_t i = 0; i < n; i++)
+        requests[i].found = TOAST_MISSING;
     return OK;
 }
 

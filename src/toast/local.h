@@ -32,7 +32,6 @@ typedef enum status (*local_write_fn)(struct local_store *s, MDB_txn *txn, void 
 enum status local_write(struct local_store *s, local_write_fn fn, void *ctx,
                         struct error *err) CHECKED;
 
-enum status local_fetch(struct toast_store *store, Oid owner, const struct toast_pointer *p,
-                        XLogRecPtr lsn, uint8_t *ret, enum toast_found *ret_found,
+enum status local_fetch(struct toast_store *store, struct toast_request *requests, size_t n,
                         struct error *err) CHECKED;
 enum status local_reclaim(struct toast_store *store, XLogRecPtr floor, struct error *err) CHECKED;

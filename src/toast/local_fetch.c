@@ -178,19 +178,32 @@ static enum status find_reset(struct fetch *f, MDB_txn *txn, struct error *err)
     return st;
 }
 
-static enum status fetch_in(struct fetch *f, MDB_txn *txn, uint32_t extsize, uint8_t *ret,
-                            enum toast_found *ret_found, struct error *err)
+static enum status fetch_one(struct local_store *s, MDB_txn *txn, MDB_cursor *chunk,
+                             MDB_cursor *row, struct toast_request *q, struct error *err)
 {
-    TRY(find_reset(f, txn, err));
-    int rc = mdb_cursor_open(txn, f->s->env.chunk, &f->chunk);
-    if (rc == 0 && (rc = mdb_cursor_open(txn, f->s->env.row, &f->row)) != 0) {
-        mdb_cursor_close(f->chunk);
-    }
+    struct fetch f = {
+        .s = s, .chunk = chunk, .row = row, .owner = q->owner, .value_id = q->value_id};
+    f.lsn = MIN(q->lsn, UINT64_MAX - 1); /* so that there is one after it */
+    TRY(find_reset(&f, txn, err));
+    TRY(assemble(&f, q->extsize, q->ret, &q->found, err));
+    atomic_fetch_add_explicit(&s->fetched_chunks, f.fetched, memory_order_relaxed);
+    return OK;
+}
+
+static enum status fetch_in(struct local_store *s, MDB_txn *txn, struct toast_request *requests,
+                            size_t n, struct error *err)
+{
+    MDB_cursor *chunk, *row;
+    int rc = mdb_cursor_open(txn, s->env.chunk, &chunk);
+    if (rc == 0 && (rc = mdb_cursor_open(txn, s->env.row, &row)) != 0)
+        mdb_cursor_close(chunk);
     if (rc != 0)
-        return lmdb_env_error(&f->s->env, rc, "cannot read", err);
-    enum status st = assemble(f, extsize, ret, ret_found, err);
-    mdb_cursor_close(f->chunk);
-    mdb_cursor_close(f->row);
+        return lmdb_env_error(&s->env, rc, "cannot read", err);
+    enum status st = OK;
+    for (size_t i = 0; i < n && st == OK; i++)
+        st = fetch_one(s, txn, chunk, row, &requests[i], err);
+    mdb_cursor_close(chunk);
+    mdb_cursor_close(row);
     return st;
 }
 
@@ -222,13 +235,10 @@ static void read_end(struct local_store *s, MDB_txn *txn)
         mdb_txn_abort(txn);
 }
 
-enum status local_fetch(struct toast_store *store, Oid owner, const struct toast_pointer *p,
-                        XLogRecPtr lsn, uint8_t *ret, enum toast_found *ret_found,
+enum status local_fetch(struct toast_store *store, struct toast_request *requests, size_t n,
                         struct error *err)
 {
     struct local_store *s = (struct local_store *)store;
-    struct fetch f = {.s = s, .owner = owner, .value_id = p->value_id};
-    f.lsn = MIN(lsn, UINT64_MAX - 1); /* so that there is one after it */
     MDB_txn *txn;
     enum status st;
     pthread_rwlock_rdlock(&s->events.lock);
@@ -236,10 +246,9 @@ enum status local_fetch(struct toast_store *store, Oid owner, const struct toast
     if (rc != 0) {
         st = lmdb_env_error(&s->env, rc, "cannot begin", err);
     } else {
-        st = fetch_in(&f, txn, p->extsize, ret, ret_found, err);
+        st = fetch_in(s, txn, requests, n, err);
         read_end(s, txn);
     }
     pthread_rwlock_unlock(&s->events.lock);
-    atomic_fetch_add_explicit(&s->fetched_chunks, f.fetched, memory_order_relaxed);
     return st;
 }

@@ -20,11 +20,12 @@ enum status toast_store_put(struct toast_store *store, const struct toast_event 
     return n == 0 ? OK : store->ops->put(store, events, n, err);
 }
 
-enum status toast_store_fetch(struct toast_store *store, Oid owner, const struct toast_pointer *p,
-                              XLogRecPtr lsn, uint8_t *ret, enum toast_found *ret_found,
+enum status toast_store_fetch(struct toast_store *store, struct toast_request *requests, size_t n,
                               struct error *err)
 {
-    return store->ops->fetch(store, owner, p, lsn, ret, ret_found, err);
+    for (size_t i = 0; i < n; i++)
+        requests[i].found = TOAST_UNANSWERED;
+    return n == 0 ? OK : store->ops->fetch(store, requests, n, err);
 }
 
 enum status toast_store_sync(struct toast_store *store, XLogRecPtr floor, struct error *err)

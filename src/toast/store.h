@@ -41,9 +41,22 @@ struct toast_event {
 #define TOAST_CHUNK_BYTES_MAX 32768u /* a chunk is a row of a page, whatever BLCKSZ is */
 
 enum toast_found {
+    TOAST_UNANSWERED, /* the call failed before it came to this value */
     TOAST_FOUND,
     TOAST_MISSING,    /* the value's first chunk is not alive there */
     TOAST_INCOMPLETE, /* chunks are missing, or they do not add up to the pointer's size */
+};
+
+/* A value that is wanted: its stored bytes (compressed ones as they are) as of lsn, the start of
+ * the record that carries the pointer, or the load's or copy's LSN. lsn must not lie before the LSN
+ * last given to toast_store_reclaim. */
+struct toast_request {
+    Oid owner, value_id;
+    uint32_t extsize; /* the pointer's */
+    XLogRecPtr lsn;
+    uint8_t *ret; /* extsize bytes, or NULL to only look whether the value is there; its content is
+                     defined only if found is TOAST_FOUND */
+    enum toast_found found; /* the answer */
 };
 
 struct toast_stats {
@@ -97,13 +110,9 @@ struct toast_store *toast_store_close(struct toast_store *store);
 enum status toast_store_put(struct toast_store *store, const struct toast_event *events, size_t n,
                             struct error *err) CHECKED;
 
-/* The stored bytes of the value (p->extsize, compressed ones as they are) as of lsn, the start of
- * the record that carries the pointer, or the load's or copy's LSN. ret: p->extsize bytes, or NULL
- * to only look whether the value is there; its content is defined only if *ret_found is
- * TOAST_FOUND. lsn must not lie before the LSN last given to toast_store_reclaim. ERR_DATA: a
- * stored chunk is damaged. */
-enum status toast_store_fetch(struct toast_store *store, Oid owner, const struct toast_pointer *p,
-                              XLogRecPtr lsn, uint8_t *ret, enum toast_found *ret_found,
+/* Answers the requests, best many at once: in ClickHouse the values of one table and a MiB are one
+ * query. ERR_DATA: a stored chunk is damaged; requests that were answered before stay so. */
+enum status toast_store_fetch(struct toast_store *store, struct toast_request *requests, size_t n,
                               struct error *err) CHECKED;
 
 /* Returns when all events before floor that were put before the call survive a loss of power. To be

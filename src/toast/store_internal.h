@@ -5,8 +5,8 @@
 struct toast_store_ops {
     enum status (*put)(struct toast_store *store, const struct toast_event *events, size_t n,
                        struct error *err);
-    enum status (*fetch)(struct toast_store *store, Oid owner, const struct toast_pointer *p,
-                         XLogRecPtr lsn, uint8_t *ret, enum toast_found *ret_found,
+    /* every request is TOAST_UNANSWERED before */
+    enum status (*fetch)(struct toast_store *store, struct toast_request *requests, size_t n,
                          struct error *err);
     enum status (*sync)(struct toast_store *store, XLogRecPtr floor, struct error *err);
     enum status (*reclaim)(struct toast_store *store, XLogRecPtr floor, struct error *err);

@@ -41,9 +41,8 @@ static enum status put_value(struct toast_store *s, uint32_t i)
 static enum toast_found look(struct toast_store *s, uint32_t i, XLogRecPtr lsn)
 {
     static uint8_t got[4500], want[4500];
-    struct toast_pointer p = {.extsize = sizeof got, .value_id = i % 5000};
-    enum toast_found found = TOAST_INCOMPLETE;
-    assert_ok(toast_store_fetch(s, 1, &p, lsn, got, &found, &err));
+    enum toast_found found;
+    assert_ok(toast_fetch(s, 1, i % 5000, sizeof got, lsn, got, &found, &err));
     for (uint32_t seq = 0; seq < 3; seq++)
         toast_fill(want + seq * 1500, i, seq, 1500);
     if (found == TOAST_FOUND)

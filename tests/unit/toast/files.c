@@ -171,9 +171,9 @@ static void test_damage_is_named(void **state)
     with_file(flip_data);
     struct toast_store *s = toast_open(0, 0);
     uint8_t got[1996];
-    struct toast_pointer p = {.extsize = sizeof got, .value_id = 77};
     enum toast_found found;
-    assert_int_equal(toast_store_fetch(s, 1, &p, 5000, got, &found, &err), ERR_DATA);
+    assert_int_equal(toast_fetch(s, 1, 77, sizeof got, 5000, got, &found, &err), ERR_DATA);
+    assert_int_equal(found, TOAST_UNANSWERED);
     assert_non_null(strstr(err.message, toast_dir));
     assert_non_null(strstr(err.message, "value 77"));
     toast_store_close(s);
@@ -234,8 +234,7 @@ static void fill_until_it_fails(void)
     struct toast_event e = birth(1, 7, 0, 1, 10, "before");
     uint8_t data[1996] = {1};
     char got[7] = "";
-    struct toast_pointer p = {.extsize = 6, .value_id = 7};
-    enum toast_found found = TOAST_MISSING;
+    enum toast_found found;
     enum status st = toast_store_put(s, &e, 1, &err);
     if (setrlimit(RLIMIT_FSIZE, &limit) != 0)
         _exit(1);
@@ -250,8 +249,8 @@ static void fill_until_it_fails(void)
         _exit(2);
     if (toast_store_sync(s, UINT64_MAX, &err) != ERR_CONFIG)
         _exit(3);
-    if (toast_store_fetch(s, 1, &p, 200, (uint8_t *)got, &found, &err) != OK ||
-        found != TOAST_FOUND || memcmp(got, "before", 6) != 0)
+    if (toast_fetch(s, 1, 7, 6, 200, got, &found, &err) != OK || found != TOAST_FOUND ||
+        memcmp(got, "before", 6) != 0)
         _exit(4);
     _exit(0);
 }
@@ -284,10 +283,9 @@ static void *read_all_the_time(void *arg)
     uint8_t got[1996], want[1996];
     struct error e = {0};
     for (uint32_t i = 0; !atomic_load(&r->stop); i = (i + 1) % 64) {
-        struct toast_pointer p = {.extsize = sizeof got, .value_id = i};
-        enum toast_found found = TOAST_MISSING;
+        enum toast_found found;
         toast_fill(want, 1 * 100003u + i, 0, sizeof want);
-        if (toast_store_fetch(r->store, 1, &p, 5000, got, &found, &e) != OK ||
+        if (toast_fetch(r->store, 1, i, sizeof got, 5000, got, &found, &e) != OK ||
             found != TOAST_FOUND || memcmp(got, want, sizeof want) != 0)
             atomic_fetch_add(&r->bad, 1);
         atomic_fetch_add(&r->reads, 1);

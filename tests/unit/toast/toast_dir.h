@@ -46,3 +46,15 @@ static inline void toast_fill(uint8_t *out, uint32_t uid, uint32_t seq, uint32_t
     for (uint32_t i = 0; i < len; i++)
         out[i] = toast_byte(uid, seq, i);
 }
+
+/* One value, ret NULL to only look. */
+static inline enum status toast_fetch(struct toast_store *s, Oid owner, Oid value_id,
+                                      uint32_t extsize, XLogRecPtr lsn, void *ret,
+                                      enum toast_found *ret_found, struct error *e)
+{
+    struct toast_request r = {
+        .owner = owner, .value_id = value_id, .extsize = extsize, .lsn = lsn, .ret = ret};
+    enum status st = toast_store_fetch(s, &r, 1, e);
+    *ret_found = r.found;
+    return st;
+}

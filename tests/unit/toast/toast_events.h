@@ -35,10 +35,9 @@ static inline void put(struct toast_store *s, struct toast_event e)
 static inline enum toast_found get(struct toast_store *s, Oid owner, Oid id, XLogRecPtr lsn,
                                    uint32_t extsize, char *ret)
 {
-    struct toast_pointer p = {.extsize = extsize, .rawsize = extsize + 4, .value_id = id};
-    enum toast_found found = TOAST_FOUND, looked = TOAST_FOUND;
-    assert_ok(toast_store_fetch(s, owner, &p, lsn, (uint8_t *)ret, &found, &err));
-    assert_ok(toast_store_fetch(s, owner, &p, lsn, NULL, &looked, &err));
+    enum toast_found found, looked;
+    assert_ok(toast_fetch(s, owner, id, extsize, lsn, ret, &found, &err));
+    assert_ok(toast_fetch(s, owner, id, extsize, lsn, NULL, &looked, &err));
     assert_int_equal(found, looked);
     ret[found == TOAST_FOUND ? extsize : 0] = '\0';
     return found;
@@ -76,9 +75,8 @@ static inline enum toast_found look_many(struct toast_store *s, Oid owner, uint3
                                          XLogRecPtr lsn)
 {
     uint8_t got[1996], want[1996];
-    struct toast_pointer p = {.extsize = sizeof got, .value_id = i};
-    enum toast_found found = TOAST_INCOMPLETE;
-    assert_ok(toast_store_fetch(s, owner, &p, lsn, got, &found, &err));
+    enum toast_found found;
+    assert_ok(toast_fetch(s, owner, i, sizeof got, lsn, got, &found, &err));
     toast_fill(want, owner * 100003u + i, 0, sizeof want);
     if (found == TOAST_FOUND)
         assert_memory_equal(got, want, sizeof want);
