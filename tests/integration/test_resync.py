@@ -70,6 +70,7 @@ def all_tables(daemon):
 
 
 @pytest.mark.majors
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("major", [15, *(pytest.param(m, marks=pytest.mark.slow) for m in (16, 17, 18))])
 def test_resync_under_writers(sources, daemons, major, full):
     """Several at once, every kind of table, a kill in the middle of every fifth round at least."""
