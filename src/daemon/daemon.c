@@ -162,8 +162,6 @@ static void interrupt_all(struct daemon *d, bool keep_pipeline)
         source_repl_wake(d->backup_repl);
     if (d->sql != NULL)
         source_sql_interrupt(d->sql);
-    if (d->status_sql != NULL)
-        source_sql_interrupt(d->status_sql);
     if (d->watch_sql != NULL)
         source_sql_interrupt(d->watch_sql);
     daemon_resync_interrupt(d);

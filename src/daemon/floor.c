@@ -137,38 +137,6 @@ static enum status trim_archive(struct daemon *d, struct error *err)
     return wal_archive_trim(d->archive, cut, err);
 }
 
-/* The status thread's session; what was there is closed. */
-static void set_session(struct daemon *d, struct source_sql *sql)
-{
-    pthread_mutex_lock(&d->lock);
-    struct source_sql *old = d->status_sql;
-    d->status_sql = sql;
-    if (sql != NULL && atomic_load(&d->stopping))
-        source_sql_interrupt(sql);
-    pthread_mutex_unlock(&d->lock);
-    source_sql_close(old);
-}
-
-static enum status check_not_synchronous(struct daemon *d, struct error *err)
-{
-    int pid = pump_backend_pid(d->pump), priority = 0;
-    struct error quiet;
-    if (pid == 0)
-        return OK;
-    if (d->status_sql == NULL || source_sql_broken(d->status_sql)) {
-        struct source_sql *sql = NULL;
-        if (source_sql_open(d->config->source.conninfo, APPLICATION_NAME, &sql, &quiet) != OK)
-            return OK; /* the pump tells about an unreachable source */
-        set_session(d, sql);
-    }
-    if (source_sql_sync_priority(d->status_sql, pid, &priority, &quiet) != OK || priority <= 0)
-        return OK;
-    return error_set(err, ERR_CONFIG,
-                     "the source counts walshadow as a synchronous standby (sync_priority %d): its "
-                     "commits would wait for us. Take %s out of synchronous_standby_names",
-                     priority, APPLICATION_NAME);
-}
-
 static void update_metrics(struct daemon *d)
 {
     struct budget *budget = pipeline_budget(d->pipeline);
@@ -231,7 +199,6 @@ static enum status interval(struct daemon *d, struct error *err)
     if (trim_archive(d, &quiet) != OK)
         log_warn("msg=\"archive not trimmed\" error=%s", LOG_Q(quiet.message));
     TRY(trim_toast(d, err));
-    TRY(check_not_synchronous(d, err));
     update_metrics(d);
     log_info("msg=status received=" LSN_FMT " commit=" LSN_FMT " ack=" LSN_FMT " floor=" LSN_FMT
              " shadow=" LSN_FMT " open_xacts=%zu",
@@ -318,7 +285,6 @@ void *daemon_status_main(void *arg)
         if ((decided ? load_decided(d, &err) : interval(d, &err)) != OK)
             fatal_raise(&d->fatal, &err);
     }
-    set_session(d, NULL);
     daemon_status_left(d);
     return NULL;
 }

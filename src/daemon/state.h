@@ -75,9 +75,8 @@ struct daemon {
     struct source_repl *backup_repl; /* interrupted at a stop */
     XLogRecPtr floor;
     uint64_t load_started_ns;
-    struct source_sql *status_sql; /* of the status thread; interrupted from others under lock */
-    struct source_sql *watch_sql;  /* of the watch thread, likewise */
-    char stalled[300];             /* what is known of a stall that nothing names; "" = none */
+    struct source_sql *watch_sql; /* of the watch thread; interrupted from others under lock */
+    char stalled[300];            /* what is known of a stall that nothing names; "" = none */
     XLogRecPtr load_time_end; /* status thread: transactions of the load's time ended before it */
 
     struct control_server *control;

@@ -1,5 +1,6 @@
 /* What holds progress, looked at once a second: a line in the log when there is work and nothing
- * moves; and a source that waits for the end of its stream is let go, whatever the pump does. */
+ * moves; and a source that waits for the end of its stream is let go, whatever the pump does. A
+ * question of this thread to the source may wait for a lock there: nobody waits for this thread. */
 #include "base/log.h"
 #include "base/metrics.h"
 #include "daemon/state.h"
@@ -16,6 +17,7 @@ struct watch {
     struct daemon *d;
     uint64_t seen; /* of progress() */
     uint64_t moved_ns, told_ns;
+    uint64_t asked_ns; /* whether the source counts us as a synchronous standby */
 };
 
 /* Changes whenever anything moves. Under the daemon's lock. */
@@ -193,12 +195,23 @@ static void look_for_stall(struct watch *w)
              LOG_Q(text));
 }
 
+/* Whoever holds the source's catalog must not keep this thread from its other work for long. */
+static enum status limit_waits(struct source_sql *sql, struct error *err)
+{
+    struct sql_result *none = NULL;
+    TRY(source_sql_exec(sql, "SET lock_timeout = '1s'", 0, NULL, &none, err));
+    sql_result_free(none);
+    return OK;
+}
+
 static enum status watch_sql_open(struct daemon *d, struct source_sql **sql, struct error *err)
 {
     struct source_sql *fresh = NULL;
     source_sql_close(*sql);
     *sql = NULL;
     enum status st = source_sql_open(d->config->source.conninfo, APPLICATION_NAME, &fresh, err);
+    if (st == OK)
+        st = limit_waits(fresh, err);
     pthread_mutex_lock(&d->lock);
     *sql = fresh;
     if (fresh != NULL && atomic_load(&d->stopping))
@@ -238,6 +251,28 @@ static void look_for_release(struct daemon *d, struct source_sql **sql)
         pump_disconnect(d->pump);
 }
 
+/* As a synchronous standby we would hold up the source's commits (notes A2). */
+static void look_for_synchronous(struct watch *w, struct source_sql **sql)
+{
+    struct daemon *d = w->d;
+    struct error err;
+    int pid = d->pump == NULL ? 0 : pump_backend_pid(d->pump), priority = 0;
+    uint64_t now = clock_now_ns();
+    if (pid == 0 ||
+        now - w->asked_ns < (uint64_t)d->config->ops.status_interval_ms * UINT64_C(1000000))
+        return;
+    w->asked_ns = now;
+    if ((*sql == NULL || source_sql_broken(*sql)) && watch_sql_open(d, sql, &err) != OK)
+        return; /* the pump tells about an unreachable source */
+    if (source_sql_sync_priority(*sql, pid, &priority, &err) != OK || priority <= 0)
+        return;
+    (void)error_set(&err, ERR_CONFIG,
+                    "the source counts walshadow as a synchronous standby (sync_priority %d): its "
+                    "commits would wait for us. Take %s out of synchronous_standby_names",
+                    priority, APPLICATION_NAME);
+    fatal_raise(&d->fatal, &err);
+}
+
 static void update_gauges(struct daemon *d)
 {
     pthread_mutex_lock(&d->lock);
@@ -258,6 +293,7 @@ void *daemon_watch_main(void *arg)
     while (daemon_pause(d, TICK_MS, &err) == OK) {
         look_for_stall(&w);
         look_for_release(d, &d->watch_sql);
+        look_for_synchronous(&w, &d->watch_sql);
         update_gauges(d);
     }
     pthread_mutex_lock(&d->lock);
