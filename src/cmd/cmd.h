@@ -24,3 +24,11 @@ const struct command *command_find(const char *name);
 /* Path of a socket in the configuration's state directory; malloc'd. */
 char *cmd_control_path(const struct config *config);
 char *cmd_http_path(const struct config *config);
+char *cmd_engine_path(const struct config *config);
+
+/* An engine on the destination's data while no daemon runs, on cmd_engine_path, and for HTTP on
+ * http_path unless that is NULL. The process becomes the data's owner. */
+struct ch_supervisor;
+enum status cmd_engine_start(const struct config *config, const struct config_destination *d,
+                             const char *http_path, struct ch_supervisor **ret,
+                             struct error *err) CHECKED;

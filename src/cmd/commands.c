@@ -74,3 +74,8 @@ char *cmd_http_path(const struct config *config)
 {
     return xasprintf("%s/http.sock", config->state_dir);
 }
+
+char *cmd_engine_path(const struct config *config)
+{
+    return xasprintf("%s/engine.sock", config->state_dir);
+}

@@ -56,13 +56,11 @@ static enum status become_owner(const char *path, struct error *err)
     return OK;
 }
 
-/* An engine for this one statement. */
-static enum status start_engine(const struct config *config, const struct config_destination *d,
-                                const char *http_path, struct ch_supervisor **ret,
-                                struct error *err)
+enum status cmd_engine_start(const struct config *config, const struct config_destination *d,
+                             const char *http_path, struct ch_supervisor **ret, struct error *err)
 {
     char self[4096];
-    CLEANUP_FREE char *listen = xasprintf("%s/engine.sock", config->state_dir);
+    CLEANUP_FREE char *listen = cmd_engine_path(config);
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     self[n > 0 ? n : 0] = '\0';
     TRY(become_owner(d->path, err));
@@ -164,7 +162,7 @@ int cmd_sql(const struct command *command, const struct args *args)
     CLEANUP_FREE char *http_path = cmd_http_path(config);
     enum status st = find_destination(config, args_get(args, "on"), &d, &err);
     if (st == OK && !socket_unix_is_alive(http_path))
-        st = start_engine(config, d, http_path, &engine, &err);
+        st = cmd_engine_start(config, d, http_path, &engine, &err);
     if (st == OK)
         st = ask(d, http_path, args->positional[0], args, &err);
     ch_supervisor_stop(engine);

@@ -15,5 +15,9 @@ struct run_options {
     const struct config_args *config_args; /* for a reload; outlives the call */
 };
 
+/* Of a clickhouse:// destination; its strings are the configuration's. */
+struct ch_endpoint;
+void daemon_endpoint(const struct config_destination *cd, struct ch_endpoint *ret);
+
 /* Runs until SIGTERM, SIGINT, max_segments or the first error; logs it. Returns the exit code. */
 int daemon_run(const struct config *config, const struct run_options *options);

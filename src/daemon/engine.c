@@ -1,5 +1,6 @@
 /* Endpoints of the destinations; the embedded engine where one is configured. */
 #include "base/log.h"
+#include "daemon/daemon.h"
 #include "daemon/state.h"
 
 #include <stdlib.h>
@@ -47,6 +48,20 @@ static enum status engine_start(struct daemon *d, size_t i, struct error *err)
     return OK;
 }
 
+void daemon_endpoint(const struct config_destination *cd, struct ch_endpoint *ret)
+{
+    *ret = (struct ch_endpoint){
+        .host = cd->host,
+        .port = (uint16_t)cd->port,
+        .user = cd->user,
+        .password = cd->password,
+        .compression = compression_of(cd->compression),
+        .connect_ms = (unsigned)cd->connect_timeout_ms,
+        .send_ms = (unsigned)cd->send_timeout_ms,
+        .receive_ms = (unsigned)cd->insert_timeout_ms,
+    };
+}
+
 enum status daemon_engines_start(struct daemon *d, struct error *err)
 {
     size_t n = d->config->ndestinations;
@@ -57,16 +72,7 @@ enum status daemon_engines_start(struct daemon *d, struct error *err)
     for (size_t i = 0; i < n; i++) {
         const struct config_destination *cd = &d->config->destinations[i];
         struct ch_endpoint *ep = &d->endpoints[i].ch;
-        *ep = (struct ch_endpoint){
-            .host = cd->host,
-            .port = (uint16_t)cd->port,
-            .user = cd->user,
-            .password = cd->password,
-            .compression = compression_of(cd->compression),
-            .connect_ms = (unsigned)cd->connect_timeout_ms,
-            .send_ms = (unsigned)cd->send_timeout_ms,
-            .receive_ms = (unsigned)cd->insert_timeout_ms,
-        };
+        daemon_endpoint(cd, ep);
         if (cd->kind != DESTINATION_CHDB)
             continue;
         ep->host = NULL;

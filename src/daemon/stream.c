@@ -15,8 +15,8 @@ static bool toast_stopping(void *ctx)
 /* In the first destination that is a server. */
 static enum status toast_open_clickhouse(struct daemon *d, struct error *err)
 {
-    CLEANUP_FREE char *comment = xasprintf(
-        "walshadow %llu/%u/toast", (unsigned long long)d->source.system_id, d->source.database.oid);
+    CLEANUP_FREE char *comment =
+        toast_clickhouse_comment(d->source.system_id, d->source.database.oid);
     struct config_target ct;
     size_t i = 0;
     while (i < d->config->ndestinations && d->config->destinations[i].kind == DESTINATION_NULL)

@@ -11,7 +11,6 @@
 #define RETRY_MS_MAX 5000u
 #define INSERT_BYTES ((size_t)4 << 20) /* of an INSERT, about */
 #define UNKNOWN_TABLE 60
-#define PREFIX "walshadow_toast_"
 
 static const struct ch_setting settings[] = {
     {"async_insert", "0"},       {"optimize_on_insert", "0"}, {"send_profile_events", "0"},
@@ -21,7 +20,7 @@ static const struct ch_setting settings[] = {
 void clickhouse_put_table(const struct clickhouse_store *s, Oid owner, struct buf *sql)
 {
     sql_quote_ident(sql, s->database);
-    buf_printf(sql, ".`" PREFIX "%u`", owner);
+    buf_printf(sql, ".`" TOAST_TABLE_PREFIX "%u`", owner);
 }
 
 bool clickhouse_table_missing(const struct error *err)
@@ -297,7 +296,7 @@ static enum status found_table(void *ctx, const char *const *fields, const size_
     if (nfields != 2 || fields[0] == NULL || fields[1] == NULL)
         return error_set(err, ERR_DATA, "unexpected answer about the chunk store's tables");
     char *end;
-    unsigned long oid = strtoul(fields[0] + strlen(PREFIX), &end, 10);
+    unsigned long oid = strtoul(fields[0] + strlen(TOAST_TABLE_PREFIX), &end, 10);
     if (*end != '\0' || oid == 0 || oid > UINT32_MAX)
         return OK;
     if (strcmp(fields[1], s->comment) != 0)
@@ -317,8 +316,9 @@ static enum status find_tables(struct clickhouse_store *s, struct error *err)
     sql_quote_ident(&sql, s->database);
     TRY(clickhouse_execute(s, buf_cstr(&sql), err));
     buf_reset(&sql);
-    buf_printf(&sql, "SELECT name, comment FROM system.tables WHERE startsWith(name, '" PREFIX
-                     "') AND database = ");
+    buf_printf(&sql,
+               "SELECT name, comment FROM system.tables WHERE startsWith(name, '" TOAST_TABLE_PREFIX
+               "') AND database = ");
     sql_quote_string(&sql, s->database);
     return clickhouse_select(s, buf_cstr(&sql), found_table, s, err);
 }

@@ -16,6 +16,7 @@
 #include <stdatomic.h>
 #include <uthash.h>
 
+#define TOAST_TABLE_PREFIX "walshadow_toast_"
 #define SEQ_DEATH 4294967295u
 #define SEQ_RESET 4294967294u
 #define CLIENTS_MAX 16

@@ -131,8 +131,9 @@ enum status clickhouse_stats(struct toast_store *store, struct toast_stats *ret,
         .reclaimed_chunks = atomic_load(&s->reclaimed_chunks),
     };
     stats.pending_bytes = toast_pending_bytes(&s->events);
-    buf_printf(&sql, "SELECT ifNull(sum(total_rows), 0), ifNull(sum(total_bytes), 0) FROM "
-                     "system.tables WHERE startsWith(name, 'walshadow_toast_') AND comment = ");
+    buf_printf(&sql,
+               "SELECT ifNull(sum(total_rows), 0), ifNull(sum(total_bytes), 0) FROM "
+               "system.tables WHERE startsWith(name, '" TOAST_TABLE_PREFIX "') AND comment = ");
     sql_quote_string(&sql, s->comment);
     TRY(clickhouse_select(s, buf_cstr(&sql), take_stats, &stats, err));
     *ret = stats;

@@ -102,6 +102,11 @@ enum status toast_store_open_local(const struct toast_local_options *o,
  * tables of another source under these names. */
 enum status toast_store_open_clickhouse(const struct toast_clickhouse_options *o,
                                         struct toast_store **ret_store, struct error *err) CHECKED;
+/* The comment of the tables of one source's database; malloc'd. */
+char *toast_clickhouse_comment(uint64_t system_id, Oid database);
+/* Drops the chunk tables with this comment, in whatever database they are. No store uses them. */
+enum status toast_clickhouse_remove(const struct ch_endpoint *endpoint, const char *comment,
+                                    unsigned *ret_dropped, struct error *err) CHECKED;
 /* Does not write what is pending: what depends on it was synced. NULL is safe; returns NULL. */
 struct toast_store *toast_store_close(struct toast_store *store);
 

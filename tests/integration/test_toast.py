@@ -14,6 +14,8 @@ import psycopg2
 import pytest
 
 from lib import parity, paths
+from lib.daemon import walshadow
+from lib.engine import Engine
 from lib.process import make_dir, remove_dir, wait_until
 
 SEED = int(os.environ.get("WALSHADOW_TEST_SEED") or 0)
@@ -460,3 +462,51 @@ def test_chunks_in_clickhouse_are_reclaimed(source, daemons):
         return not chunk_rows(daemon)
 
     wait_until(gone, 120, lambda: chunk_rows(daemon), 0.5)
+
+
+def test_remove_drops_tables_of_chunks(source, daemons):
+    """`walshadow remove` takes away what its store made at a server, and nothing of others."""
+    create(source, "t", rows=2)
+    others = "app.walshadow_toast_77 COMMENT 'walshadow 1/2/toast'", "app.walshadow_toast_old"
+    with Engine() as engine:
+        daemon = daemons(source, destination=f"clickhouse://default@127.0.0.1:{engine.port}",
+                         config={"toast": {"mode": "clickhouse"}}).start()
+        daemon.wait_state("streaming")
+        daemon.wait_caught_up()
+        daemon.stop()
+        for text in others:
+            name, _, comment = text.partition(" ")
+            engine.query(f"CREATE TABLE {name} (i Int8) ENGINE = MergeTree ORDER BY i {comment}")
+
+        def tables():
+            return {row[0] for row in engine.query(
+                "SELECT name FROM system.tables WHERE database = 'app' AND name LIKE '%toast%'")}
+
+        foreign = {text.split()[0].removeprefix("app.") for text in others}
+        assert len(tables() - foreign) == 1
+        refused = walshadow("remove", "--config", daemon.config_path, "--set",
+                            "destination.default.url=clickhouse://default@127.0.0.1:1", check=False)
+        assert refused.returncode == 1 and "--keep-chunks" in refused.stderr, refused
+        assert os.path.exists(daemon.state_dir) and len(tables()) == 3
+        done = walshadow("remove", "--config", daemon.config_path)
+        assert "1 tables of chunks dropped" in done.stdout
+        assert tables() == foreign and not os.path.exists(daemon.state_dir)
+        assert engine.query("SELECT count() FROM app.t FINAL") == [(2,)]
+
+
+@pytest.mark.slow
+def test_remove_drops_tables_of_chunks_that_stay_behind(source, daemons):
+    """The same where the embedded engine's data is kept."""
+    create(source, "t", rows=2)
+    daemon = daemons(source, config={"toast": {"mode": "clickhouse"}}).start()
+    daemon.wait_state("streaming")
+    daemon.wait_caught_up()
+    assert len(chunk_rows(daemon)) == 1
+    daemon.stop()
+    done = walshadow("remove", "--config", daemon.config_path, "--keep-data")
+    assert "1 tables of chunks dropped" in done.stdout
+    assert os.listdir(daemon.state_dir) == ["chdb"]
+    left = walshadow("sql", "--config", daemon.config_path,
+                     "SELECT count() FROM system.tables WHERE name LIKE 'walshadow_toast_%' "
+                     "UNION ALL SELECT count() FROM app.t").stdout
+    assert sorted(left.split()) == ["0", "2"]
