@@ -262,6 +262,7 @@ def test_load_torture(sources, daemons, major):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("major", MAJORS)
 def test_load_torture_rounds(sources, daemons, major):
     """Twenty rounds, with longer times before and after and small limits in every other one."""
