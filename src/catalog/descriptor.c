@@ -67,13 +67,13 @@ static bool missing_equal(const struct att_desc *a, const struct att_desc *b)
            (a->missing_len == 0 || memcmp(a->missing, b->missing, a->missing_len) == 0);
 }
 
-static bool att_equal(const struct att_desc *a, const struct att_desc *b)
+static bool att_equal_but_missing(const struct att_desc *a, const struct att_desc *b)
 {
     return a->attnum == b->attnum && a->attlen == b->attlen && a->attalign == b->attalign &&
            a->generated == b->generated && a->dropped == b->dropped && a->not_null == b->not_null &&
            a->typtype == b->typtype && a->typcategory == b->typcategory && a->typid == b->typid &&
            a->typmod == b->typmod && a->elem_typid == b->elem_typid &&
-           a->base_typid == b->base_typid && strcmp(a->name, b->name) == 0 && missing_equal(a, b);
+           a->base_typid == b->base_typid && strcmp(a->name, b->name) == 0;
 }
 
 static bool storage_equal(const struct rel_desc *a, const struct rel_desc *b)
@@ -82,19 +82,35 @@ static bool storage_equal(const struct rel_desc *a, const struct rel_desc *b)
            rel_file_locator_equal(a->toast_locator, b->toast_locator);
 }
 
+static bool relation_equal(const struct rel_desc *a, const struct rel_desc *b)
+{
+    return a->oid == b->oid && a->namespace_oid == b->namespace_oid &&
+           a->toast_oid == b->toast_oid && a->root_oid == b->root_oid && a->relkind == b->relkind &&
+           a->relpersistence == b->relpersistence && a->relam == b->relam &&
+           a->dropped == b->dropped && a->identity == b->identity && a->nkeys == b->nkeys &&
+           a->natts == b->natts && strcmp(a->schema, b->schema) == 0 &&
+           strcmp(a->name, b->name) == 0 &&
+           memcmp(a->key_attnums, b->key_attnums, a->nkeys * sizeof a->key_attnums[0]) == 0;
+}
+
 bool rel_desc_equal_but_types(const struct rel_desc *a, const struct rel_desc *b)
 {
-    if (a->oid != b->oid || a->namespace_oid != b->namespace_oid || a->toast_oid != b->toast_oid ||
-        a->root_oid != b->root_oid || a->relkind != b->relkind ||
-        a->relpersistence != b->relpersistence || a->relam != b->relam ||
-        a->dropped != b->dropped || a->identity != b->identity || a->nkeys != b->nkeys ||
-        a->natts != b->natts)
-        return false;
-    if (strcmp(a->schema, b->schema) != 0 || strcmp(a->name, b->name) != 0 ||
-        memcmp(a->key_attnums, b->key_attnums, a->nkeys * sizeof a->key_attnums[0]) != 0)
+    if (!relation_equal(a, b))
         return false;
     for (unsigned i = 0; i < a->natts; i++)
-        if (!att_equal(&a->atts[i], &b->atts[i]))
+        if (!att_equal_but_missing(&a->atts[i], &b->atts[i]) ||
+            !missing_equal(&a->atts[i], &b->atts[i]))
+            return false;
+    return true;
+}
+
+bool rel_desc_equal_rewritten(const struct rel_desc *before, const struct rel_desc *now)
+{
+    if (!relation_equal(before, now) || rel_file_locator_equal(before->locator, now->locator))
+        return false;
+    for (unsigned i = 0; i < now->natts; i++)
+        if (!att_equal_but_missing(&before->atts[i], &now->atts[i]) ||
+            (now->atts[i].has_missing && !missing_equal(&before->atts[i], &now->atts[i])))
             return false;
     return true;
 }

@@ -243,7 +243,7 @@ static bool toast_rewritten(const struct boundary *b, const struct rel_desc *bef
 static enum status relation_changed(const struct boundary *b, const struct rel_desc *before,
                                     const struct rel_desc *now, struct error *err)
 {
-    if (!rel_desc_equal_but_types(before, now)) {
+    if (!rel_desc_equal_but_types(before, now) && !rel_desc_equal_rewritten(before, now)) {
         bool done = false;
         if (follows_root(before, now))
             done = true;
