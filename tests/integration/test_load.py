@@ -79,7 +79,7 @@ def test_open_transactions_around_the_load(source, daemons):
 
 
 @pytest.mark.majors
-@pytest.mark.parametrize("major", [15, *(pytest.param(m, marks=pytest.mark.slow) for m in (16, 17)), 18])
+@pytest.mark.parametrize("major", [15, *(pytest.param(m, marks=pytest.mark.slow) for m in (16, 17, 18))])
 def test_rows_that_open_transactions_change_are_there(sources, daemons, major):
     """What transactions open since before the load update or delete is at the destination until they
     commit, as it is at the source: keys, rows without one, values out of line, partitions; with a
