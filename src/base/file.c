@@ -93,21 +93,29 @@ static enum status write_synced(const char *path, const void *data, size_t len, 
     return OK;
 }
 
-enum status file_write_atomic(const char *path, const void *data, size_t len, mode_t mode,
-                              struct error *err)
+enum status file_rename_durable(const char *from, const char *to, struct error *err)
 {
-    CLEANUP_FREE char *tmp = xasprintf("%s.tmp", path);
-    CLEANUP_FREE char *copy = xstrdup(path);
-    enum status st = write_synced(tmp, data, len, mode, err);
+    CLEANUP_FREE char *copy = xstrdup(to);
     FAULT_POINT("file-before-rename");
-    if (st == OK && rename(tmp, path) != 0)
-        st = error_sys(err, ERR_RETRY, "cannot rename %s", tmp);
-    if (st != OK) {
-        unlink(tmp);
+    if (rename(from, to) != 0) {
+        enum status st = error_sys(err, ERR_RETRY, "cannot rename %s", from);
+        unlink(from);
         return st;
     }
     FAULT_POINT("file-after-rename");
     return file_fsync_dir(dirname(copy), err);
+}
+
+enum status file_write_atomic(const char *path, const void *data, size_t len, mode_t mode,
+                              struct error *err)
+{
+    CLEANUP_FREE char *tmp = xasprintf("%s.tmp", path);
+    enum status st = write_synced(tmp, data, len, mode, err);
+    if (st != OK) {
+        unlink(tmp);
+        return st;
+    }
+    return file_rename_durable(tmp, path, err);
 }
 
 enum status file_read_all(const char *path, size_t max_bytes, struct buf *ret, struct error *err)

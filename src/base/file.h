@@ -8,6 +8,9 @@
 
 enum status file_write_atomic(const char *path, const void *data, size_t len, mode_t mode,
                               struct error *err) CHECKED;
+/* A file that is complete and synced takes the place of `to`; on failure it is removed. ERR_RETRY.
+ */
+enum status file_rename_durable(const char *from, const char *to, struct error *err) CHECKED;
 /* Appends the file to ret; ERR_DATA above max_bytes; a missing file is an error with ENOENT. */
 enum status file_read_all(const char *path, size_t max_bytes, struct buf *ret,
                           struct error *err) CHECKED;

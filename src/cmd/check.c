@@ -31,7 +31,7 @@ static bool load_is_complete(const struct config *config)
     bool found;
     if (manifest_load(path, &manifest, &found, &err) != OK || !found)
         return false;
-    bool complete = manifest.load.state == MANIFEST_LOAD_COMPLETE;
+    bool complete = manifest.load.state >= MANIFEST_LOAD_WAITING;
     manifest_fini(&manifest);
     return complete;
 }

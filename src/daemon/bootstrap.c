@@ -155,7 +155,7 @@ void daemon_load_interrupt(struct daemon *d)
         pump_stop(b->window);
 }
 
-static bool is_loaded(struct daemon *d, const struct rel_desc *desc)
+bool bootstrap_is_loaded(struct daemon *d, const struct rel_desc *desc)
 {
     struct config_target ct;
     Oid root = desc->root_oid == 0 ? desc->oid : desc->root_oid;
@@ -214,7 +214,7 @@ static enum status seed(struct bootstrap *b, XLogRecPtr start_lsn, struct error 
     d->load_jobs = load_jobs_new(d->pipeline, d->load, d->load_acks, start_lsn - 1,
                                  d->config->toast.mode != TOAST_DISABLED);
     for (size_t i = 0; i < n && st == OK; i++)
-        if (is_loaded(d, kept[i])) {
+        if (bootstrap_is_loaded(d, kept[i])) {
             load_jobs_add(d->load_jobs, kept[i]);
             kept[loaded++] = kept[i];
         }
@@ -243,8 +243,8 @@ static enum status started(void *ctx, XLogRecPtr start_lsn, uint32_t timeline, s
 /* What an earlier, unfinished load left. The targets are replaced when they are made again. */
 static enum status clear(struct daemon *d, struct error *err)
 {
-    const char *const trees[] = {d->paths.shadow, d->paths.wal, d->paths.catalog_log,
-                                 d->paths.filenodes, d->paths.toast};
+    const char *const trees[] = {d->paths.shadow,    d->paths.wal,   d->paths.catalog_log,
+                                 d->paths.filenodes, d->paths.toast, d->paths.undecided};
     if (d->manifest.load.state == MANIFEST_LOAD_STARTED)
         log_warn("msg=\"an earlier initial load was not finished: it is discarded and begins "
                  "again\"");
@@ -462,7 +462,7 @@ static enum status manifest_begin_load(struct daemon *d, struct error *err)
     return manifest_save(m, d->paths.manifest, err);
 }
 
-static enum status load_open(struct daemon *d, struct error *err)
+enum status bootstrap_load_open(struct daemon *d, bool backup, struct error *err)
 {
     struct bootstrap *b = xcalloc(1, sizeof *b);
     load_sql_init(b, d);
@@ -470,7 +470,8 @@ static enum status load_open(struct daemon *d, struct error *err)
     pthread_mutex_lock(&d->lock);
     d->bootstrap = b;
     pthread_mutex_unlock(&d->lock);
-    TRY(load_sql_open(b, err));
+    if (backup)
+        TRY(load_sql_open(b, err));
     struct ack **acks = xcalloc(d->config->ndestinations, sizeof(struct ack *));
     for (size_t i = 0; i < d->config->ndestinations; i++)
         acks[i] = ack_new(0);
@@ -514,29 +515,11 @@ enum status daemon_bootstrap(struct daemon *d, struct error *err)
     TRY(wait_catalog_unlocked(d, err));
     TRY(daemon_engines_start(d, err));
     TRY(daemon_pipeline_open(d, 0, err));
-    TRY(load_open(d, err));
+    TRY(bootstrap_load_open(d, true, err));
     TRY(load_run(d->bootstrap, err));
     TRY(shadow_consistent(d->bootstrap, err));
     d->manifest.floor = lsn_segment_start(d->manifest.load.start_lsn, d->source.segment_bytes);
     for (size_t i = 0; i < d->config->ndestinations; i++)
         manifest_ack_set(&d->manifest, d->config->destinations[i].name, d->manifest.load.start_lsn);
-    return OK;
-}
-
-/* In the status thread: once nothing waits for a transaction any more and all is durable, the load
- * is complete; until then a restart begins it again. Never waits: a stop must not. */
-enum status daemon_load_step(struct daemon *d, struct error *err)
-{
-    if (d->load == NULL || d->manifest.load.state != MANIFEST_LOAD_STARTED ||
-        load_undecided_count(d->load) > 0)
-        return OK;
-    for (size_t i = 0; i < d->config->ndestinations; i++)
-        if (ack_pending_count(d->load_acks[i]) > 0)
-            return OK;                                /* the next time */
-    TRY(toast_store_sync(d->toast, UINT64_MAX, err)); /* the seeds do not come again */
-    d->manifest.load.state = MANIFEST_LOAD_COMPLETE;
-    log_info("msg=\"initial load complete\" seconds=%.1f",
-             (double)(clock_now_ns() - d->load_started_ns) / 1e9);
-    FAULT_POINT("load-before-complete");
     return OK;
 }

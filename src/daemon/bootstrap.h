@@ -1,4 +1,5 @@
-/* What the callbacks of the initial load share. Only bootstrap.c and load_sql.c include it. */
+/* What the callbacks of the initial load share. Only bootstrap.c, load_sql.c and load_wait.c
+ * include it. */
 #pragma once
 #include "daemon/state.h"
 #include "daemon/window.h"
@@ -17,6 +18,12 @@ struct bootstrap {
     pthread_mutex_t fates_lock;
     XLogRecPtr end; /* where the window ended */
 };
+
+/* The load as the daemon wires it, into d->load. backup: with a session for the positions of the
+ * pages of one. */
+enum status bootstrap_load_open(struct daemon *d, bool backup, struct error *err) CHECKED;
+/* The relation's rows come from the load. */
+bool bootstrap_is_loaded(struct daemon *d, const struct rel_desc *desc);
 
 /* load_sql.c: what the load asks the source, as callbacks of load_options; ctx is the bootstrap. */
 void load_sql_init(struct bootstrap *b, struct daemon *d);

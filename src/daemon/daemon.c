@@ -104,7 +104,8 @@ static enum status resume(struct daemon *d, struct error *err)
     TRY(daemon_pipeline_open(d, ack, err));
     /* what was seen late, and has had no effect yet, comes again */
     XLogRecPtr seen = history_next_seen(d->history, 0, UINT64_MAX);
-    return pipeline_add_tables(d->pipeline, MIN(ack, seen - 1), TABLES_RESUME, err);
+    TRY(pipeline_add_tables(d->pipeline, MIN(ack, seen - 1), TABLES_RESUME, err));
+    return daemon_load_resume(d, err);
 }
 
 /* Everything from the start to streaming. */
@@ -112,7 +113,7 @@ static enum status sequence(struct daemon *d, struct error *err)
 {
     TRY(load_manifest(d, err));
     cursor_discard(d);
-    bool needs_load = d->manifest.load.state != MANIFEST_LOAD_COMPLETE;
+    bool needs_load = d->manifest.load.state < MANIFEST_LOAD_WAITING;
     TRY(daemon_source_open(d, err));
     if (d->manifest.system_id != 0)
         TRY(manifest_identity_check(&d->manifest, d->source.system_id, d->source.timeline,

@@ -39,7 +39,7 @@ static enum status sync_engines(struct daemon *d, struct error *err)
 /* Before the engines, which may keep them: seeds of a load do not come again. */
 static enum status sync_chunks(struct daemon *d, XLogRecPtr floor, struct error *err)
 {
-    bool seeds = d->manifest.load.state == MANIFEST_LOAD_STARTED;
+    bool seeds = d->manifest.load.state != MANIFEST_LOAD_COMPLETE;
     return toast_store_sync(d->toast, seeds ? UINT64_MAX : floor, err);
 }
 
@@ -77,7 +77,10 @@ enum status daemon_floor_save(struct daemon *d, struct error *err)
         lowest = MIN(lowest, acks[i]);
     TRY(sync_chunks(d, floor, err));
     TRY(sync_engines(d, err));
-    TRY(daemon_load_step(d, err));
+    bool keep = false;
+    TRY(daemon_load_step(d, &keep, err));
+    if (keep)
+        return OK;
     if (load_time_is_over(d, floor))
         m->load.next_xid = 0;
     pthread_mutex_lock(&d->lock);
@@ -100,7 +103,8 @@ enum status daemon_load_save(struct daemon *d, struct error *err)
 {
     TRY(sync_chunks(d, 0, err));
     TRY(sync_engines(d, err));
-    TRY(daemon_load_step(d, err));
+    bool keep;
+    TRY(daemon_load_step(d, &keep, err));
     return manifest_save(&d->manifest, d->paths.manifest, err);
 }
 

@@ -80,6 +80,7 @@ static void paths_init(struct daemon *d)
         .manifest = xasprintf("%s/manifest.toml", dir),
         .catalog_log = xasprintf("%s/catalog.log", dir),
         .filenodes = xasprintf("%s/catalog_filenodes", dir),
+        .undecided = xasprintf("%s/load_undecided", dir),
         .control_sock = xasprintf("%s/control.sock", dir),
         .engine_sock = xasprintf("%s/engine.sock", dir),
         .http_sock = xasprintf("%s/http.sock", dir),
@@ -92,7 +93,8 @@ void daemon_paths_free(struct daemon *d)
     char **all[] = {&d->paths.shadow,       &d->paths.wal,         &d->paths.spill,
                     &d->paths.manifest,     &d->paths.catalog_log, &d->paths.filenodes,
                     &d->paths.control_sock, &d->paths.engine_sock, &d->paths.http_sock,
-                    &d->paths.lock,         &d->paths.socket_dir,  &d->paths.toast};
+                    &d->paths.lock,         &d->paths.socket_dir,  &d->paths.toast,
+                    &d->paths.undecided};
     for (size_t i = 0; i < LENGTH(all); i++) {
         free(*all[i]);
         *all[i] = NULL;

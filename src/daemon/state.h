@@ -29,8 +29,8 @@ struct source_facts {
 };
 
 struct paths {
-    char *shadow, *wal, *spill, *toast, *manifest, *catalog_log, *filenodes, *control_sock,
-        *engine_sock, *http_sock, *lock, *socket_dir;
+    char *shadow, *wal, *spill, *toast, *manifest, *catalog_log, *filenodes, *undecided,
+        *control_sock, *engine_sock, *http_sock, *lock, *socket_dir;
 };
 
 struct daemon {
@@ -111,7 +111,11 @@ void daemon_shadow_stop(struct daemon *d);
 
 /* bootstrap.c */
 enum status daemon_bootstrap(struct daemon *d, struct error *err) CHECKED;
-enum status daemon_load_step(struct daemon *d, struct error *err) CHECKED; /* status thread */
+/* Status thread. *ret_keep: rows that waited are on their way, floor and acks are not to move now.
+ */
+enum status daemon_load_step(struct daemon *d, bool *ret_keep, struct error *err) CHECKED;
+/* After a restart: what waits for transactions older than the load goes on to wait. */
+enum status daemon_load_resume(struct daemon *d, struct error *err) CHECKED;
 void daemon_load_free(struct daemon *d);
 void daemon_load_interrupt(struct daemon *d); /* under the daemon's lock */
 Oid daemon_catalog_oid(void *ctx, struct rel_file_locator locator);

@@ -48,7 +48,7 @@ static enum status toast_open(struct daemon *d, struct error *err)
     if (d->config->toast.mode == TOAST_CLICKHOUSE)
         return toast_open_clickhouse(d, err);
     TRY(toast_store_open_local(&options, &d->toast, &created, err));
-    if (created && d->manifest.load.state == MANIFEST_LOAD_COMPLETE)
+    if (created && d->manifest.load.state != MANIFEST_LOAD_STARTED)
         log_warn("msg=\"the chunk store was not there: a table whose rows keep out-of-line values "
                  "(TOAST) written until now is copied again\" dir=%s",
                  LOG_Q(d->paths.toast));

@@ -1,8 +1,10 @@
 #include "load/load.h"
 
 #include "base/file.h"
+#include "base/log.h"
 #include "load/byte_pipe.h"
 #include "load/load_internal.h"
+#include "load/undecided_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -413,4 +415,59 @@ void load_super_delete(struct load *l, struct rel_file_locator locator, uint64_t
 enum status load_running_xacts(struct load *l, TransactionId oldest, struct error *err)
 {
     return undecided_count(l->undecided) > 0 ? waiting_settle(l, oldest, err) : OK;
+}
+
+/* A restart goes on with what is undecided. */
+
+static enum status is_settled(struct load *l, load_durable_fn durable, void *ctx, bool *ret,
+                              struct error *err)
+{
+    *ret = atomic_load(&l->submitting) == 0 && toasted_count(l->toasted) == 0;
+    return *ret ? durable(ctx, ret, err) : OK;
+}
+
+enum status load_undecided_save(struct load *l, const char *path, load_durable_fn durable,
+                                void *ctx, bool *ret_saved, struct error *err)
+{
+    CLEANUP_FREE char *aside = xasprintf("%s.new", path);
+    uint64_t version = undecided_version(l->undecided) + 1; /* 0: never saved */
+    bool settled;
+    *ret_saved = version == l->saved_version;
+    if (*ret_saved)
+        return OK;
+    TRY(is_settled(l, durable, ctx, &settled, err));
+    if (!settled)
+        return OK;
+    TRY(undecided_file_write(l->undecided, aside, err));
+    /* what was taken before it was written is durable by now, or was counted as under way before it
+     * was taken */
+    TRY(is_settled(l, durable, ctx, &settled, err));
+    *ret_saved = settled && version == undecided_version(l->undecided) + 1;
+    if (!*ret_saved)
+        return OK;
+    TRY(file_rename_durable(aside, path, err));
+    l->saved_version = version;
+    return OK;
+}
+
+static struct load_rel *rel_of_oid(void *ctx, Oid oid, bool chunks)
+{
+    struct load *l = ctx;
+    for (size_t i = 0; i < l->nrels; i++)
+        if (l->rels[i].desc->oid == oid && l->rels[i].chunks == chunks)
+            return &l->rels[i];
+    return NULL;
+}
+
+enum status load_resume(struct load *l, const char *path, TransactionId next_xid, struct error *err)
+{
+    uint64_t left_out = 0;
+    l->next_xid = next_xid;
+    TRY(undecided_file_read(l->undecided, path, rel_of_oid, l, &left_out, err));
+    l->saved_version = undecided_version(l->undecided) + 1;
+    if (left_out > 0)
+        log_warn("msg=\"rows of the initial load are left out: their tables are not replicated "
+                 "any more, or copied again\" rows=%llu",
+                 (unsigned long long)left_out);
+    return OK;
 }

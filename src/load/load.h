@@ -113,6 +113,17 @@ enum status load_toasted_submit(struct load *l, struct error *err) CHECKED;
 enum status load_toasted_next(const struct page_batch *batch, size_t *pos, bool *ret_more,
                               struct load_toasted_row *ret, struct error *err) CHECKED;
 
+/* What is undecided when all pages have been walked, for a restart. Writes it under `path` if it is
+ * another than last time. *ret_saved: the file has all that is neither decided nor durable; false:
+ * rows are under way, ask again. durable(ctx): whether what was submitted is. */
+typedef enum status (*load_durable_fn)(void *ctx, bool *ret_durable, struct error *err);
+enum status load_undecided_save(struct load *l, const char *path, load_durable_fn durable,
+                                void *ctx, bool *ret_saved, struct error *err) CHECKED;
+/* After load_new and load_set_relations, in place of load_backup_run and load_finish. Rows of
+ * relations that are not among them are left out, with a warning. */
+enum status load_resume(struct load *l, const char *path, TransactionId next_xid,
+                        struct error *err) CHECKED;
+
 /* From the stream, for every commit or abort, top-level and listed subtransactions alike. Cheap if
  * nothing waits for the xid; else submits its tuples. */
 enum status load_fate(struct load *l, TransactionId xid, bool committed, struct error *err) CHECKED;

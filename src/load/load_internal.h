@@ -128,6 +128,7 @@ struct load {
     TransactionId next_xid; /* N; set before the window starts */
     atomic_bool cancelled;
     atomic_bool finishing;  /* from load_finish on the window submits what a fate decides */
+    uint64_t saved_version; /* of undecided, as the file has it; of the status thread */
     atomic_uint submitting; /* calls between taking decided tuples and having submitted them */
     struct fatal failure;
     atomic_uint_least64_t bytes_done, bytes_total, pages, rows;

@@ -194,6 +194,7 @@ static enum status pending_store(struct walk *w, struct error *err)
                 TRY(live_emit(w, LOAD_ROW_DELETING, &p->tuple, p->tid, err));
                 p->deleter = p->awaited.number;
             }
+            tuple_updater_settle(&p->tuple, &w->facts); /* a restart does not know the members */
             const struct undecided_tuple u = {p->tuple, p->tid, p->deleter};
             TRY(undecided_add(w->load->undecided, w->batch->rel, p->awaited, &u, &added, err));
             if (!added)

@@ -38,7 +38,7 @@ struct undecided {
     int fd;
     off_t file_end;
     size_t max_bytes, bytes; /* of all groups' rows */
-    atomic_uint_least64_t count;
+    atomic_uint_least64_t count, version;
 };
 
 struct undecided *undecided_new(const struct fates *fates, const char *spill_dir, size_t max_bytes)
@@ -155,6 +155,7 @@ static enum status tuple_add(struct undecided *u, struct load_rel *rel, struct a
     g->rows_count++;
     u->bytes += g->rows.len - before;
     atomic_fetch_add(&u->count, 1);
+    atomic_fetch_add(&u->version, 1);
     if (u->bytes > u->max_bytes)
         return spill_all(u, err);
     /* once there is a file, full portions go there: many small extents would cost seeks */
@@ -209,6 +210,7 @@ static enum status group_take(struct undecided *u, struct group **link, uint8_t 
         g->rows = (struct buf){0};
     }
     atomic_fetch_sub(&u->count, *ret_count);
+    atomic_fetch_add(&u->version, 1);
     if (g->next_extent == g->nextents && g->rows.len == 0) {
         *link = g->next;
         group_free(g);
@@ -308,4 +310,58 @@ size_t undecided_spilled_bytes(struct undecided *u)
     size_t n = (size_t)u->file_end;
     pthread_mutex_unlock(&u->lock);
     return n;
+}
+
+uint64_t undecided_version(const struct undecided *u)
+{
+    return atomic_load(&u->version);
+}
+
+typedef enum status (*portion_fn)(void *ctx, const struct undecided_portion *p, struct error *err);
+
+static enum status group_each(struct undecided *u, const struct group *g, portion_fn fn, void *ctx,
+                              struct error *err)
+{
+    struct undecided_portion p = {.rel = g->rel, .awaited = g->awaited};
+    for (size_t i = g->next_extent; i < g->nextents; i++) {
+        uint8_t *rows = NULL;
+        TRY(extent_read(u, &g->extents[i], &rows, err));
+        p.rows = rows;
+        p.len = g->extents[i].len;
+        p.count = g->extents[i].count;
+        enum status st = fn(ctx, &p, err);
+        free(rows);
+        TRY(st);
+    }
+    p.rows = g->rows.data;
+    p.len = g->rows.len;
+    p.count = g->rows_count;
+    return p.len == 0 ? OK : fn(ctx, &p, err);
+}
+
+enum status undecided_each(struct undecided *u, portion_fn fn, void *ctx, struct error *err)
+{
+    enum status st = OK;
+    pthread_mutex_lock(&u->lock);
+    for (size_t i = 0; i < BUCKETS && st == OK; i++)
+        for (const struct group *g = u->buckets[i]; g != NULL && st == OK; g = g->next)
+            st = group_each(u, g, fn, ctx, err);
+    pthread_mutex_unlock(&u->lock);
+    return st;
+}
+
+enum status undecided_put(struct undecided *u, const struct undecided_portion *p, struct error *err)
+{
+    enum status st = OK;
+    size_t pos = 0;
+    pthread_mutex_lock(&u->lock);
+    for (bool more = true; st == OK;) {
+        struct undecided_tuple t;
+        st = undecided_next(p->rows, p->len, &pos, &more, &t, err);
+        if (st != OK || !more)
+            break;
+        st = tuple_add(u, p->rel, p->awaited, &t, err);
+    }
+    pthread_mutex_unlock(&u->lock);
+    return st;
 }

@@ -38,6 +38,24 @@ enum status undecided_next(const uint8_t *rows, size_t len, size_t *pos, bool *r
 
 /* All that something waits for; *ret is malloc'd, each once. */
 size_t undecided_awaited(struct undecided *u, struct awaited **ret);
+/* Some of what waits for one thing, of one relation: rows for undecided_next. */
+struct undecided_portion {
+    struct load_rel *rel;
+    struct awaited awaited;
+    const uint8_t *rows;
+    size_t len;
+    uint64_t count;
+};
+/* Calls fn for all there is, under the lock. fn's failure is returned. */
+enum status undecided_each(struct undecided *u,
+                           enum status (*fn)(void *ctx, const struct undecided_portion *p,
+                                             struct error *err),
+                           void *ctx, struct error *err) CHECKED;
+/* Adds what undecided_each gave. ERR_DATA if the rows are damaged. */
+enum status undecided_put(struct undecided *u, const struct undecided_portion *p,
+                          struct error *err) CHECKED;
+/* Another one after every change. */
+uint64_t undecided_version(const struct undecided *u);
 bool undecided_waits_for(struct undecided *u, struct awaited awaited);
 uint64_t undecided_count(struct undecided *u);
 size_t undecided_spilled_bytes(struct undecided *u);

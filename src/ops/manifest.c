@@ -13,7 +13,7 @@
 #define MANIFEST_MAX_BYTES (16u << 20)
 #define END_MARK "end-of-manifest"
 
-static const char *const load_states[] = {"none", "started", "complete"};
+static const char *const load_states[] = {"none", "started", "waiting", "complete"};
 
 /* The LSN fields of [lsn], by name. */
 static const struct lsn_field {

@@ -14,6 +14,8 @@
 enum manifest_load_state {
     MANIFEST_LOAD_NONE,     /* no load was ever begun */
     MANIFEST_LOAD_STARTED,  /* begun and not finished: its targets and shadow are to be discarded */
+    MANIFEST_LOAD_WAITING,  /* usable too; rows that wait for the end of older transactions are in a
+                               file of their own */
     MANIFEST_LOAD_COMPLETE, /* the shadow and the targets are usable */
 };
 

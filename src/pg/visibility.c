@@ -148,3 +148,20 @@ enum tuple_verdict tuple_visibility(const struct page_tuple *t, TransactionId ne
         *ret_reason = q.reason;
     return v;
 }
+
+void tuple_updater_settle(struct page_tuple *t, const struct visibility_facts *facts)
+{
+    const uint16_t of_xmax = HEAP_XMAX_IS_MULTI | HEAP_XMAX_KEYSHR_LOCK | HEAP_XMAX_EXCL_LOCK |
+                             HEAP_XMAX_COMMITTED; /* the last is no hint for a multixact */
+    TransactionId xid = InvalidTransactionId;
+    uint16_t mask = t->raw.infomask;
+    if (!(mask & HEAP_XMAX_IS_MULTI) || mask & HEAP_XMAX_INVALID || xmax_only_locks(mask))
+        return;
+    enum updater_fact fact = facts->updater(facts->ctx, t->xmax, &xid);
+    if (fact == UPDATER_XID) {
+        t->xmax = xid;
+        t->raw.infomask = mask & (uint16_t)~of_xmax;
+    } else if (fact == UPDATER_NONE) {
+        t->raw.infomask = mask | HEAP_XMAX_INVALID;
+    }
+}

@@ -51,6 +51,10 @@ enum tuple_verdict tuple_visibility(const struct page_tuple *t, TransactionId ne
                                     const struct visibility_facts *facts,
                                     struct awaited *ret_awaited, const char **ret_reason);
 
+/* Puts the transaction that updates or deletes it in the place of a multixact whose members are
+ * known: the verdict stays, and needs the members no more. */
+void tuple_updater_settle(struct page_tuple *t, const struct visibility_facts *facts);
+
 static inline bool tuple_is_speculative(const struct page_tuple *t)
 {
     return t->ctid_offset == SpecTokenOffsetNumber;

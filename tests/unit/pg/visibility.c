@@ -132,6 +132,12 @@ static const struct visibility_case cases[] = {
     {"to another partition", 500, 102, XMIN_COMMITTED, 0xfffd, TUPLE_DEAD, 0, 1},
 };
 
+static enum updater_fact no_updater(void *ctx, MultiXactId multi, TransactionId *ret_xid)
+{
+    (void)ctx, (void)multi, (void)ret_xid;
+    return UPDATER_UNKNOWN;
+}
+
 static void check(const struct visibility_case *c, TransactionId xvac)
 {
     unsigned asked = 0;
@@ -144,6 +150,20 @@ static void check(const struct visibility_case *c, TransactionId xvac)
                            .xvac = xvac,
                            .ctid_offset = (OffsetNumber)c->ctid_offset};
     enum tuple_verdict got = tuple_visibility(&t, N, &facts, &awaited, &reason);
+    /* the same with the updater in place of its multixact */
+    struct page_tuple settled = t;
+    tuple_updater_settle(&settled, &facts);
+    if (tuple_visibility(&settled, N, &facts, &awaited, &reason) != got)
+        fail_msg("%s: another verdict once the updater is settled", c->what);
+    if (c->want != TUPLE_UNSUPPORTED && awaited.kind != AWAIT_MEMBERS) {
+        const struct visibility_facts none = {&asked, fate, has_ended, no_updater};
+        if (tuple_visibility(&settled, N, &none, &awaited, &reason) != got)
+            fail_msg("%s: still asks for members", c->what);
+    }
+    asked = 0;
+    reason = NULL;
+    awaited = (struct awaited){0};
+    (void)tuple_visibility(&t, N, &facts, &awaited, &reason);
     if (got != c->want || ((uint64_t)awaited.kind << 32 | awaited.number) != c->waits_for ||
         asked != c->asked || (reason != NULL) != (got == TUPLE_UNSUPPORTED))
         fail_msg("%s: verdict %d waits for %u %u, asked %u", c->what, got, awaited.kind,
