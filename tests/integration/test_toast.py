@@ -379,12 +379,12 @@ class Writer(threading.Thread):
         assert self.error is None, self.error
 
 
-def torture(pg, daemons, seed, rounds, mode="local"):
-    """Writers from before the load until after; kills; equal after each round."""
+def torture(pg, daemons, seed, rounds, mode="local", pause=0):
+    """Writers from before the load until after, `pause` seconds between their transactions; kills;
+    equal after each round."""
     create(pg, "a", "b", rows=50)
     rng = random.Random(seed)
     daemon = daemons(pg, config={"toast": {"mode": mode}})
-    pause = 0.05 if mode == "clickhouse" else 0  # a query a value: not the pace of `local`
     for cycle in range(rounds):
         writers = [Writer(pg, table, seed * 1000 + cycle * 10 + i, pause)
                    for i, table in enumerate(("a", "b", "b"))]
@@ -408,6 +408,7 @@ def torture(pg, daemons, seed, rounds, mode="local"):
     assert metric(daemon, "toast_unresolved_total") == 0
 
 
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("major", paths.MAJORS)
 def test_torture(sources, daemons, major, full):
     for turn in range(4 if full else 1):
@@ -416,13 +417,15 @@ def test_torture(sources, daemons, major, full):
         torture(sources(major), daemons, seed, 10 if full else 2)
 
 
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("major", [15, *(pytest.param(m, marks=pytest.mark.slow) for m in (16, 17, 18))])
 def test_torture_in_clickhouse(sources, daemons, major, full):
     """The same with the chunks in the destination."""
     for turn in range(2 if full else 1):
         seed = SEED + major * 100 + turn
         print(f"WALSHADOW_TEST_SEED={SEED}")
-        torture(sources(major), daemons, seed, 10 if full else 2, "clickhouse")
+        # a query a transaction, about: not the pace of `local`
+        torture(sources(major), daemons, seed, 10 if full else 2, "clickhouse", 0.01 if full else 0.05)
 
 
 def chunk_rows(daemon):
