@@ -81,6 +81,68 @@ static enum status read_shape(struct copier *c, Oid oid, struct rel_desc ***ret,
                               err);
 }
 
+/* Transactions that run, and do or do not have a lock that one needs to write the table: those it
+ * took it keeps until its end. */
+static enum status ask_writers(struct copier *c, const struct resync *s, bool writers,
+                               struct sql_result **ret, struct error *err)
+{
+    CLEANUP_BUF struct buf sql = {0};
+    buf_printf(&sql,
+               "SELECT x.transactionid FROM pg_catalog.pg_locks x WHERE x.locktype = "
+               "'transactionid' AND x.granted AND x.mode = 'ExclusiveLock' AND %s EXISTS "
+               "(SELECT FROM pg_catalog.pg_locks t WHERE t.virtualtransaction = "
+               "x.virtualtransaction AND t.locktype = 'relation' AND t.mode NOT IN "
+               "('AccessShareLock', 'RowShareLock') AND t.database = (SELECT oid FROM "
+               "pg_catalog.pg_database WHERE datname = pg_catalog.current_database()) AND "
+               "t.relation IN (%u",
+               writers ? "" : "NOT", s->desc->oid);
+    for (size_t i = 0; i < s->nparts; i++)
+        buf_printf(&sql, ", %u", s->parts[i]->oid);
+    buf_printf(&sql, "))");
+    return source_sql_exec(c->sql, buf_cstr(&sql), 0, NULL, ret, err);
+}
+
+static TransactionId xid_at(const struct sql_result *r, unsigned row)
+{
+    return (TransactionId)strtoul(sql_result_get(r, row, 0), NULL, 10);
+}
+
+/* Leaves out what runs and cannot have written the table. */
+static enum status leave_out_strangers(struct copier *c, const struct resync *s,
+                                       TransactionId *xids, size_t *n, struct error *err)
+{
+    struct sql_result *r = NULL;
+    size_t kept = 0;
+    TRY(ask_writers(c, s, false, &r, err));
+    for (size_t i = 0; i < *n; i++) {
+        bool stranger = false;
+        for (unsigned k = 0; k < sql_result_rows(r) && !stranger; k++)
+            stranger = xid_at(r, k) == xids[i];
+        if (!stranger)
+            xids[kept++] = xids[i];
+    }
+    sql_result_free(r);
+    *n = kept;
+    return OK;
+}
+
+/* While one runs that wrote the table before the stream began, another table may have its turn. */
+static enum status check_old_writers(struct copier *c, const struct resync *s, struct error *err)
+{
+    struct sql_result *r = NULL;
+    TransactionId old = InvalidTransactionId;
+    TRY(ask_writers(c, s, true, &r, err));
+    for (unsigned k = 0; k < sql_result_rows(r); k++)
+        if (resync_is_older_than_load(s, xid_at(r, k)))
+            old = xid_at(r, k);
+    sql_result_free(r);
+    return old == InvalidTransactionId
+               ? OK
+               : error_set(err, ERR_RETRY,
+                           "transaction %u, which is older than the initial load, has not ended",
+                           old);
+}
+
 /* The source's shape is what the stream knows at its position; else the stream has yet to get
  * there.
  */
@@ -95,7 +157,7 @@ static enum status look(struct copier *c, struct resync *s, struct error *err)
         return error_set(err, ERR_RETRY, "it is gone at the source");
     if (!resync_is_current(s))
         return error_set(err, ERR_RETRY, "the stream has not the table's newest shape yet");
-    return OK;
+    return check_old_writers(c, s, err);
 }
 
 /* "xmin:xmax:xid,xid,…" */
@@ -112,32 +174,8 @@ static size_t parse_running(const char *text, TransactionId **ret)
     return n;
 }
 
-/* What runs in other databases cannot have written the table. */
-static enum status leave_out_foreign(struct copier *c, TransactionId *xids, size_t *n,
-                                     struct error *err)
-{
-    struct sql_result *r = NULL;
-    size_t kept = 0;
-    TRY(source_sql_exec(
-        c->sql,
-        "SELECT backend_xid FROM pg_catalog.pg_stat_activity WHERE backend_xid IS NOT NULL AND "
-        "datname <> pg_catalog.current_database() UNION ALL SELECT transaction FROM "
-        "pg_catalog.pg_prepared_xacts WHERE database <> pg_catalog.current_database()",
-        0, NULL, &r, err));
-    for (size_t i = 0; i < *n; i++) {
-        bool foreign = false;
-        for (unsigned k = 0; k < sql_result_rows(r) && !foreign; k++)
-            foreign = (TransactionId)strtoul(sql_result_get(r, k, 0), NULL, 10) == xids[i];
-        if (!foreign)
-            xids[kept++] = xids[i];
-    }
-    sql_result_free(r);
-    *n = kept;
-    return OK;
-}
-
-/* The transaction's snapshot. *ret_missing: a transaction that it may lack although it committed at
- * or below P, 0 = none. *ret_lsn: everything it sees was written before. */
+/* The transaction's snapshot. *ret_missing: a transaction of the table of which neither it nor the
+ * stream may have everything, 0 = none. *ret_lsn: everything it sees was written before. */
 static enum status take_snapshot(struct copier *c, const struct resync *s,
                                  TransactionId *ret_missing, XLogRecPtr *ret_lsn, struct error *err)
 {
@@ -154,7 +192,7 @@ static enum status take_snapshot(struct copier *c, const struct resync *s,
     *ret_lsn = lsn_before_page_header(*ret_lsn, c->d->source.segment_bytes);
     n = resync_doubtful_xids(s, xids, n);
     if (n > 0)
-        TRY(leave_out_foreign(c, xids, &n, err));
+        TRY(leave_out_strangers(c, s, xids, &n, err));
     *ret_missing = n > 0 ? xids[0] : InvalidTransactionId;
     return OK;
 }
@@ -194,8 +232,8 @@ static enum status begin_snapshot(struct copier *c, const struct resync *s, XLog
         if (missing == InvalidTransactionId)
             break;
         if (missing != told)
-            log_info("msg=\"the copy waits for a transaction that may have committed and is not "
-                     "yet seen\" table=%s xid=%u",
+            log_info("msg=\"the copy waits for the end of a transaction that is older than the "
+                     "load, or has committed and is not yet seen\" table=%s xid=%u",
                      LOG_Q(s->table->name), missing);
         told = missing;
         TRY(command(c, "ROLLBACK", err));

@@ -205,11 +205,18 @@ static bool was_open(const struct resync *s, TransactionId xid)
     return false;
 }
 
+bool resync_is_older_than_load(const struct resync *s, TransactionId xid)
+{
+    const struct reorder *r = pipeline_reorder(s->pipeline);
+    return atomic_load(&r->load_guard) && xid_precedes(xid, r->options.load_xid);
+}
+
 size_t resync_doubtful_xids(const struct resync *s, TransactionId *xids, size_t n)
 {
     size_t kept = 0;
     for (size_t i = 0; i < n; i++)
-        if (commit_window_get(s->window, xids[i]) != COMMIT_NOT_SEEN && !was_open(s, xids[i]))
+        if (resync_is_older_than_load(s, xids[i]) ||
+            (commit_window_get(s->window, xids[i]) != COMMIT_NOT_SEEN && !was_open(s, xids[i])))
             xids[kept++] = xids[i];
     return kept;
 }

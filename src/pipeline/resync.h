@@ -53,8 +53,10 @@ enum status resync_open_chunks(struct resync *s, struct error *err) CHECKED;
 bool resync_chunks_known(struct resync *s);
 /* True as long as nothing has made the copy void. */
 bool resync_is_valid(const struct resync *s);
-/* Of a snapshot's running transactions, those that may have committed at or below P: what remains
- * in xids, their number is returned. */
+/* The first changes of such a transaction may lie before the stream's beginning. */
+bool resync_is_older_than_load(const struct resync *s, TransactionId xid);
+/* Of a snapshot's running transactions, those that may have committed at or below P, or changed
+ * rows before the stream began: what remains in xids, their number is returned. */
 size_t resync_doubtful_xids(const struct resync *s, TransactionId *xids, size_t n);
 /* The stream has read everything before lsn. */
 bool resync_stream_passed(const struct resync *s, XLogRecPtr lsn);
