@@ -10,7 +10,7 @@
 struct reload {
     pthread_t thread;
     bool started;
-    bool asked;             /* under the daemon's status_lock */
+    bool asked, settle;     /* under the daemon's status_lock */
     pthread_mutex_t lock;   /* one reload at a time; guards the snapshots */
     struct config **loaded; /* in the order of loading: plans and reports may still borrow from old
                                ones */
@@ -102,23 +102,52 @@ static enum status reload_told(struct daemon *d, const struct control_request *r
     return st;
 }
 
+/* What another configuration than the last run's asks of tables that were there, and what a kill
+ * cut off in a reload: the same as a reload does. */
+static void settle(struct daemon *d)
+{
+    struct error err;
+    struct placed call = {.d = d};
+    pthread_mutex_lock(&d->reload->lock);
+    call.remap.config = d->config;
+    enum status st = remap(d, NULL, &call, &err);
+    pthread_mutex_unlock(&d->reload->lock);
+    if (st == OK && call.remap.ntables > 0)
+        log_info("msg=\"tables have the names of the configuration\" tables_changed=%zu",
+                 call.remap.ntables);
+    else if (st != OK && st != ERR_CANCELLED)
+        log_warn("msg=\"tables keep the names they had\" error=%s", LOG_Q(err.message));
+}
+
+/* Sleeps until something is to be done; false on a stop. */
+static bool wait_asked(struct daemon *d, bool *ret_settle, bool *ret_asked)
+{
+    struct reload *r = d->reload;
+    pthread_mutex_lock(&d->status_lock);
+    while (!r->asked && !r->settle && !atomic_load(&d->stopping))
+        pthread_cond_wait(&d->status_wake, &d->status_lock);
+    *ret_settle = r->settle;
+    *ret_asked = r->asked;
+    r->settle = false;
+    r->asked = false;
+    pthread_mutex_unlock(&d->status_lock);
+    return !atomic_load(&d->stopping);
+}
+
 static void *reload_main(void *arg)
 {
     struct daemon *d = arg;
+    bool settles, asked;
     struct error err;
     size_t ntables = 0;
     pthread_setname_np(pthread_self(), "reload");
-    for (;;) {
-        pthread_mutex_lock(&d->status_lock);
-        while (!d->reload->asked && !atomic_load(&d->stopping))
-            pthread_cond_wait(&d->status_wake, &d->status_lock);
-        d->reload->asked = false;
-        pthread_mutex_unlock(&d->status_lock);
-        if (atomic_load(&d->stopping))
-            return NULL;
-        if (reload_told(d, NULL, &ntables, &err) != OK)
+    while (wait_asked(d, &settles, &asked)) {
+        if (settles)
+            settle(d);
+        if (asked && reload_told(d, NULL, &ntables, &err) != OK)
             continue; /* it is in the log */
     }
+    return NULL;
 }
 
 enum status daemon_reload_start(struct daemon *d, struct error *err)
@@ -136,6 +165,14 @@ void daemon_reload_ask(struct daemon *d)
 {
     pthread_mutex_lock(&d->status_lock);
     d->reload->asked = true;
+    pthread_cond_broadcast(&d->status_wake);
+    pthread_mutex_unlock(&d->status_lock);
+}
+
+void daemon_reload_settle(struct daemon *d)
+{
+    pthread_mutex_lock(&d->status_lock);
+    d->reload->settle = true;
     pthread_cond_broadcast(&d->status_wake);
     pthread_mutex_unlock(&d->status_lock);
 }

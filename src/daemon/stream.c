@@ -1,6 +1,7 @@
 /* Streaming, after a load and after a restart alike: from the manifest's floor. */
 #include "base/file.h"
 #include "base/log.h"
+#include "daemon/reload.h"
 #include "daemon/state.h"
 
 #include <errno.h>
@@ -313,5 +314,6 @@ enum status daemon_stream_start(struct daemon *d, struct error *err)
     d->pump = pump;
     pthread_mutex_unlock(&d->lock);
     daemon_set_state(d, DAEMON_STREAMING);
+    daemon_reload_settle(d);
     return daemon_check(d, err);
 }

@@ -60,6 +60,7 @@ struct destination {
     struct destination_options options;
     struct ch_caps caps;
     struct ack *ack;
+    struct target_survey *survey; /* while a start finds its tables again: what was there before */
     struct queue blocks;  /* of struct block_item, to the batcher */
     struct queue batches; /* of struct batch, to the inserters */
     pthread_t batcher;

@@ -1,6 +1,7 @@
 #include "pipeline/pipeline.h"
 #include "base/log.h"
 #include "clickhouse/sql_quote.h"
+#include "pipeline/target_internal.h"
 
 #include <stdlib.h>
 
@@ -131,12 +132,30 @@ enum status pipeline_open(const struct pipeline_options *options, struct pipelin
     return workers_start(p, err);
 }
 
+static void end_survey(struct pipeline *p)
+{
+    for (size_t i = 0; i < p->ndestinations; i++) {
+        target_survey_free(p->destinations[i]->survey);
+        p->destinations[i]->survey = NULL;
+    }
+}
+
+static enum status survey(struct pipeline *p, struct error *err)
+{
+    const struct tables_options *o = tables_options_of(p->tables);
+    CLEANUP_FREE char *prefix =
+        xasprintf("walshadow %llu/%u/", (unsigned long long)o->system_id, o->database_oid);
+    for (size_t i = 0; i < p->ndestinations; i++)
+        TRY(target_survey_take(p->destinations[i], prefix, &p->destinations[i]->survey, err));
+    return OK;
+}
+
 enum status pipeline_add_tables(struct pipeline *p, XLogRecPtr lsn, enum tables_mode mode,
                                 struct error *err)
 {
     struct rel_desc **all;
     size_t n;
-    enum status st = OK;
+    enum status st = mode == TABLES_RESUME ? survey(p, err) : OK;
     history_all(p->options.history, lsn, &all, &n);
     for (size_t i = 0; i < n; i++) {
         if (st == OK)
@@ -144,6 +163,7 @@ enum status pipeline_add_tables(struct pipeline *p, XLogRecPtr lsn, enum tables_
         rel_desc_unref(all[i]);
     }
     free(all);
+    end_survey(p);
     return st;
 }
 

@@ -15,6 +15,7 @@ struct mapping_change {
     bool comes;                /* selected from now on */
     bool moves;                /* another name or bad-value policy, rows stay */
     bool copied;               /* other columns */
+    bool waits;                /* it comes only if its name is free now */
     struct target **to;        /* of one that moves, per destination; NULL: stays as it is */
 };
 
@@ -69,10 +70,20 @@ static bool is_candidate(const struct rel_desc *d)
            relation_refused(d) == NULL;
 }
 
+/* Its target has another name than this: a kill cut off a reload, or the last run had another
+ * configuration. */
+static bool is_elsewhere(const struct table_entry *e, size_t i, const struct config_target *is)
+{
+    const struct target *at = e == NULL ? NULL : e->targets[i];
+    return at != NULL &&
+           (strcmp(at->database, is->database) != 0 || strcmp(at->table, is->table) != 0);
+}
+
 /* False if nothing that concerns it is another now. */
 static bool compare(const struct remap *m, struct rel_desc *d, struct mapping_change *ret)
 {
     bool was = false, is = false, selection = false, moves = false, columns = false;
+    struct table_entry *e = tables_find(m->t, d->oid);
     for (size_t i = 0; i < m->to->ndestinations; i++) {
         struct config_target a, b;
         resolve(m->from, i, d, &a);
@@ -82,13 +93,14 @@ static bool compare(const struct remap *m, struct rel_desc *d, struct mapping_ch
         selection = selection || a.replicate != b.replicate;
         if (!a.replicate || !b.replicate)
             continue;
-        moves = moves || !same_place(&a, &b) || !same_policy(&a, &b);
+        moves = moves || !same_place(&a, &b) || !same_policy(&a, &b) || is_elsewhere(e, i, &b);
         columns = columns || !same_columns(&a, &b);
     }
-    struct table_entry *e = tables_find(m->t, d->oid);
     int life = e == NULL ? TABLE_LIFE_SKIPPED : atomic_load(&e->life);
     *ret = (struct mapping_change){.desc = d, .entry = e};
-    if (!selection && !moves && !columns)
+    /* one that had to wait for its name */
+    bool waits = is && e != NULL && life == TABLE_LIFE_SKIPPED;
+    if (!selection && !moves && !columns && !waits)
         return false;
     if (life == TABLE_LIFE_DROPPED || (life == TABLE_LIFE_STOPPED && is))
         return false; /* a stopped one takes the new mapping when it is asked for again */
@@ -96,6 +108,7 @@ static bool compare(const struct remap *m, struct rel_desc *d, struct mapping_ch
     ret->comes = is && (!was || life == TABLE_LIFE_SKIPPED);
     ret->moves = is && !ret->comes && moves;
     ret->copied = is && !ret->comes && (columns || selection);
+    ret->waits = waits && !selection && !moves && !columns;
     return ret->leaves || ret->comes || ret->moves || ret->copied;
 }
 
@@ -206,12 +219,22 @@ static enum status plan_change(const struct remap *m, struct mapping_change *c, 
     return OK;
 }
 
+/* The configuration gives its name to two: as long as it does, the second has none. */
+static bool has_no_name(const struct remap *m, const struct mapping_change *c)
+{
+    struct error quiet;
+    for (size_t i = 0; c->waits && i < m->to->ndestinations; i++)
+        if (refuse_clash(m, c->desc, i, &quiet) != OK)
+            return true;
+    return false;
+}
+
 static enum status plan_all(struct remap *m, struct error *err)
 {
     m->changes = xcalloc(m->nall + 1, sizeof *m->changes);
     for (size_t i = 0; i < m->nall; i++) {
         struct mapping_change *c = &m->changes[m->nchanges];
-        if (!is_candidate(m->all[i]) || !compare(m, m->all[i], c))
+        if (!is_candidate(m->all[i]) || !compare(m, m->all[i], c) || has_no_name(m, c))
             continue;
         m->nchanges++;
         TRY(plan_change(m, c, err));
@@ -304,8 +327,9 @@ static enum status come(const struct remap *m, struct mapping_change *c, struct 
 {
     tables_entry_get(m->t, c->desc);
     return tables_resync(m->t, c->desc->oid, m->lsn, c->comes ? RESYNC_INITIAL_COPY : RESYNC_SHAPE,
-                         c->comes ? "the configuration selects it now"
-                                  : "its mapping in the configuration changed",
+                         c->waits   ? "its name is free now"
+                         : c->comes ? "the configuration selects it now"
+                                    : "its mapping in the configuration changed",
                          c->copied, err);
 }
 
@@ -358,7 +382,8 @@ enum status reorder_remap(struct reorder *r, void *ctx, struct error *err)
                       .from = tables_config(r->tables),
                       .to = call->config,
                       .lsn = atomic_load(&r->read_lsn)};
-    if (m.lsn == 0 || m.lsn < r->options.skip_until)
+    /* and no change of names that was known then comes again */
+    if (m.lsn == 0 || m.lsn < r->options.skip_until || m.lsn < r->options.load_end)
         return error_set(err, ERR_RETRY, "the stream is not yet where it was at the last stop");
     if (history_any_unseen(r->history, m.lsn))
         return error_set(err, ERR_RETRY, "the shapes of some tables are not known yet");

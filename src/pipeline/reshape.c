@@ -314,9 +314,15 @@ static enum status keep_nullable(struct tables *t, const struct rel_desc *desc, 
     CLEANUP_FREE const char **types = xcalloc(desc->natts, sizeof *types);
     if (d->options.null || !may_be_wider(desc))
         return OK;
-    enum status st = target_table_columns(d, (*target)->database, (*target)->table, &found, err);
+    const struct found_columns *columns =
+        target_survey_find(d->survey, (*target)->database, (*target)->table, plan->comment);
+    enum status st = OK;
+    if (columns == NULL) {
+        st = target_table_columns(d, (*target)->database, (*target)->table, &found, err);
+        columns = &found;
+    }
     if (st == OK) {
-        target_stored_types(*target, &found, types, desc->natts);
+        target_stored_types(*target, columns, types, desc->natts);
         plan->options.stored_types = types;
         plan->options.nstored = desc->natts;
         st = rebuild(t, desc, i, plan, target, err);
@@ -327,46 +333,60 @@ static enum status keep_nullable(struct tables *t, const struct rel_desc *desc, 
     return st;
 }
 
-/* Under another name than desc's: it was renamed before a kill. */
+/* Where a target is that does not have the name of desc. */
+struct place {
+    char *database, *table;
+};
+
+/* Under another name than desc's: it was renamed before a kill, or the configuration gave it
+ * another. */
 static enum status find_elsewhere(struct tables *t, const struct rel_desc *desc, size_t i,
-                                  struct target_plan *plan, struct target **target, bool *ret,
-                                  struct error *err)
+                                  struct target_plan *plan, struct target **target,
+                                  struct place *ret, struct error *err)
 {
-    CLEANUP_FREE char *database = NULL;
-    CLEANUP_FREE char *table = NULL;
-    TRY(target_table_locate(tables_options_of(t)->destinations[i], plan->comment, &database, &table,
-                            err));
-    if (table == NULL)
+    TRY(target_table_locate(tables_options_of(t)->destinations[i], plan->comment, &ret->database,
+                            &ret->table, err));
+    if (ret->table == NULL)
         return OK;
-    plan->options.database = database;
-    plan->options.table = table;
-    enum status st = rebuild(t, desc, i, plan, target, err);
-    plan->options.database = plan->ct.database;
-    plan->options.table = plan->ct.table;
-    *ret = st == OK;
-    return st;
+    plan->options.database = ret->database;
+    plan->options.table = ret->table;
+    return rebuild(t, desc, i, plan, target, err);
+}
+
+static enum status resume_at(struct tables *t, const struct rel_desc *desc, size_t i,
+                             struct target_plan *plan, XLogRecPtr lsn, struct target **target,
+                             struct place *place, enum target_loss *ret_loss, struct error *err)
+{
+    const struct tables_options *o = tables_options_of(t);
+    struct destination *d = o->destinations[i];
+    struct error other;
+    TRY(rebuild(t, desc, i, plan, target, err));
+    if (target_survey_find(d->survey, (*target)->database, (*target)->table, plan->comment) != NULL)
+        return keep_nullable(t, desc, i, plan, target, err);
+    enum status st = target_table_ensure(d, *target, &plan->options, TABLES_RESUME, o->history, lsn,
+                                         ret_loss, err);
+    if (st == ERR_CONFIG && find_elsewhere(t, desc, i, plan, target, place, &other) != OK) {
+        *err = other;
+        return other.kind;
+    }
+    if (place->table != NULL) {
+        *ret_loss = TARGET_KEPT;
+        st = OK;
+    }
+    return st == OK ? keep_nullable(t, desc, i, plan, target, err) : st;
 }
 
 static enum status resume_target(struct tables *t, const struct rel_desc *desc, size_t i,
                                  struct target_plan *plan, XLogRecPtr lsn, struct target **target,
                                  enum target_loss *ret_loss, struct error *err)
 {
-    const struct tables_options *o = tables_options_of(t);
-    struct destination *d = o->destinations[i];
-    struct error other;
-    bool found = false;
-    TRY(rebuild(t, desc, i, plan, target, err));
-    enum status st = target_table_ensure(d, *target, &plan->options, TABLES_RESUME, o->history, lsn,
-                                         ret_loss, err);
-    if (st == ERR_CONFIG && find_elsewhere(t, desc, i, plan, target, &found, &other) != OK) {
-        *err = other;
-        return other.kind;
-    }
-    if (found) {
-        *ret_loss = TARGET_KEPT;
-        st = OK;
-    }
-    return st == OK ? keep_nullable(t, desc, i, plan, target, err) : st;
+    struct place place = {0};
+    enum status st = resume_at(t, desc, i, plan, lsn, target, &place, ret_loss, err);
+    plan->options.database = plan->ct.database;
+    plan->options.table = plan->ct.table;
+    free(place.database);
+    free(place.table);
+    return st;
 }
 
 enum status tables_resume_target(struct tables *t, const struct rel_desc *desc, size_t i,

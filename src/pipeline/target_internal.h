@@ -42,6 +42,16 @@ enum status target_table_alter(struct destination *d, const struct target_alter 
 enum status target_table_drop_ours(struct destination *d, const struct target *t,
                                    const char *comment, struct error *err) CHECKED;
 
+/* target_survey.c: the tables whose comments begin so, and their columns, as they are now. */
+struct target_survey;
+enum status target_survey_take(struct destination *d, const char *comment_prefix,
+                               struct target_survey **ret, struct error *err) CHECKED;
+/* Columns of the table, if it was there with this comment; else NULL. Borrowed. NULL is fine for s.
+ */
+const struct found_columns *target_survey_find(const struct target_survey *s, const char *database,
+                                               const char *table, const char *comment);
+void target_survey_free(struct target_survey *s); /* NULL is fine */
+
 /* target_view.c: the view beside a target, made anew; or dropped, if it is this target's. */
 enum status target_view_make(struct destination *d, const struct target *t, const char *comment,
                              struct error *err) CHECKED;

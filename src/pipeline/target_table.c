@@ -349,6 +349,25 @@ static enum status exchange(struct destination *d, const struct target *fresh,
     }
 }
 
+static bool keeps_its_name(void *ctx, Oid oid)
+{
+    (void)ctx;
+    (void)oid;
+    return true;
+}
+
+/* A reload was cut off before the target had its new name: under the old one it would stay for
+ * ever. */
+static enum status bring_former(struct destination *d, const struct target *target,
+                                const char *comment, XLogRecPtr lsn, struct error *err)
+{
+    CLEANUP_FREE char *database = NULL;
+    CLEANUP_FREE char *table = NULL;
+    const struct target_rename rename = {comment, lsn, keeps_its_name, NULL};
+    TRY(target_table_locate(d, comment, &database, &table, err));
+    return table == NULL ? OK : target_table_rename(d, target, &rename, err);
+}
+
 enum status target_table_exchange(struct destination *d, const struct target *fresh,
                                   const struct target *target, const char *comment, XLogRecPtr lsn,
                                   struct error *err)
@@ -369,6 +388,8 @@ enum status target_table_exchange(struct destination *d, const struct target *fr
                              target->database, target->table);
         TRY(target_table_move_aside(d, target, comment, lsn, err));
     }
+    if (!found.exists)
+        TRY(bring_former(d, target, comment, lsn, err));
     return exchange(d, fresh, target, new.uuid, err);
 }
 

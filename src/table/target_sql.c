@@ -56,6 +56,31 @@ const char *target_column_type(const struct target *t, unsigned i)
     return t->header->cols[i].type;
 }
 
+static void put_column(const struct target *t, unsigned i, bool first, struct buf *out)
+{
+    buf_printf(out, first ? " (" : ", ");
+    sql_quote_ident(out, t->header->cols[i].name);
+    buf_printf(out, " %s", target_column_type(t, i));
+}
+
+/* In the order in which the configuration lists them, else the source's. Rows name their columns,
+ * so only a reader's SELECT * sees it. */
+static void put_columns(const struct target *t, const struct target_options *options,
+                        struct buf *out)
+{
+    bool first = true;
+    for (size_t k = 0; k < options->ncolumns; k++)
+        for (unsigned i = 0; i < t->ncols; i++)
+            if (t->cols[i].attnum == options->columns[k].attnum) {
+                put_column(t, i, first, out);
+                first = false;
+            }
+    for (unsigned i = options->ncolumns > 0 ? t->ncols : 0; i < t->header->ncols; i++) {
+        put_column(t, i, first, out);
+        first = false;
+    }
+}
+
 void target_create_sql(const struct target *t, const struct target_options *options,
                        struct buf *out)
 {
@@ -63,11 +88,7 @@ void target_create_sql(const struct target *t, const struct target_options *opti
     sql_quote_ident(out, t->database);
     buf_put_u8(out, '.');
     sql_quote_ident(out, t->table);
-    for (unsigned i = 0; i < t->header->ncols; i++) {
-        buf_printf(out, i == 0 ? " (" : ", ");
-        sql_quote_ident(out, t->header->cols[i].name);
-        buf_printf(out, " %s", target_column_type(t, i));
-    }
+    put_columns(t, options, out);
     buf_printf(out, ") ENGINE = ReplacingMergeTree(%s) ",
                t->soft_delete ? "`_lsn`" : "`_lsn`, `_is_deleted`");
     put_order_by(t, out);

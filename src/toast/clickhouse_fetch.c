@@ -173,22 +173,29 @@ static void put_seeds(const struct overlay *o, struct toast_request *const *grou
 static enum status ask(struct clickhouse_store *s, struct toast_request *const *group, size_t n,
                        struct answer *answer, struct error *err)
 {
-    CLEANUP_BUF struct buf sql = {0}, values = {0}, seeds = {0};
-    XLogRecPtr lsn = 0;
-    for (size_t i = 0; i < n; i++)
-        lsn = MAX(lsn, group[i]->lsn);
+    CLEANUP_BUF struct buf sql = {0}, table = {0}, values = {0}, seeds = {0};
+    XLogRecPtr low = UINT64_MAX, high = 0;
+    for (size_t i = 0; i < n; i++) {
+        low = MIN(low, group[i]->lsn);
+        high = MAX(high, group[i]->lsn);
+    }
+    clickhouse_put_table(s, answer->owner, &table);
     put_values(group, n, &values);
     put_seeds(s->events.writing, group, n, &seeds);
     put_seeds(s->events.pending, group, n, &seeds);
-    buf_printf(&sql, "SELECT value_id, seq, tid, born, data FROM ");
-    clickhouse_put_table(s, answer->owner, &sql);
+    /* a rewrite keeps value ids: what none of the group can see any more is not asked for */
     buf_printf(&sql,
-               " WHERE born <= %" PRIu64 " AND (value_id IN %s OR (value_id = 0 AND seq = %u) OR "
-               "(value_id = 0 AND seq = %u AND (tid IN (SELECT tid FROM ",
-               lsn, buf_cstr(&values), SEQ_RESET, SEQ_DEATH);
-    clickhouse_put_table(s, answer->owner, &sql);
-    buf_printf(&sql, " WHERE value_id IN %s AND born <= %" PRIu64 ")%s%s%s)))", buf_cstr(&values),
-               lsn, seeds.len > 0 ? " OR tid IN " : "", buf_cstr(&seeds), seeds.len > 0 ? ")" : "");
+               "SELECT value_id, seq, tid, born, data FROM %s WHERE born <= %" PRIu64
+               " AND ((value_id IN %s AND born >= (SELECT max(born) FROM %s WHERE value_id = 0 AND "
+               "seq = %u AND born <= %" PRIu64 ")) OR (value_id = 0 AND seq = %u) OR ",
+               buf_cstr(&table), high, buf_cstr(&values), buf_cstr(&table), SEQ_RESET, low,
+               SEQ_RESET);
+    buf_printf(
+        &sql,
+        "(value_id = 0 AND seq = %u AND (tid IN (SELECT tid FROM %s WHERE value_id IN %s AND "
+        "born <= %" PRIu64 ")%s%s%s)))",
+        SEQ_DEATH, buf_cstr(&table), buf_cstr(&values), high, seeds.len > 0 ? " OR tid IN " : "",
+        buf_cstr(&seeds), seeds.len > 0 ? ")" : "");
     struct ask a = {answer, buf_cstr(&sql)};
     enum status st = clickhouse_run(s, run_ask, &a, err);
     if (st != OK && !clickhouse_table_missing(err))

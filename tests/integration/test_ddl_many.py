@@ -52,10 +52,10 @@ def test_many_tables(source, daemons):
                    f"UPDATE t{i + 100} SET n = n + 1; ALTER TABLE t{i} RENAME COLUMN v TO u")
     daemon.wait_caught_up()
     read = relations_read(daemon.log_text()[seen:])
-    assert len(read) == 80 and max(read) <= 4, read  # the table, its TOAST table, their indexes
+    assert len(read) == 40 and max(read) <= 4, read  # the table, its TOAST table, their indexes
     held = holds(daemon)
     print(f"holds with {TABLES} tables: {held}")
-    assert held["count"] == 80 and held["p50_ms"] < 500, held
+    assert held["count"] == 40 and held["p50_ms"] < 500, held
     skip = {f"public.t{i}" for i in range(1, TABLES + 1) if 50 < i <= 100 or i > 160}
     settle(daemon)
     parity.assert_equal(source, daemon, skip=skip)
@@ -135,4 +135,4 @@ def test_maintenance_under_load(sources, daemons, full, major):
     settle(daemon, 300)
     print(f"{maintenance.rounds} rounds, holds {holds(daemon)}")
     parity.assert_equal(source, daemon)
-    assert "is copied again" not in daemon.log_text()
+    assert "table is copied again" not in daemon.log_text()

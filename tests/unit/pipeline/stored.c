@@ -50,6 +50,7 @@ static void open_test(struct test *t)
 {
     *t = (struct test){.store.base.ops = &fake_ops};
     t->desc = table_desc(TABLE_W, 0, NATTS, true);
+    free(t->desc->atts[2].type_name);
     t->desc->atts[2] = t->desc->atts[1];
     t->desc->atts[2].attnum = 3;
     t->desc->atts[2].type_name = xstrdup("text");
