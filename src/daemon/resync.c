@@ -2,6 +2,7 @@
 
 #include "base/fault.h"
 #include "base/log.h"
+#include "daemon/resync_session.h"
 #include "daemon/state.h"
 #include "load/copy.h"
 #include "load/copy_chunks.h"
@@ -53,203 +54,23 @@ static void set_copy(struct copier *c, struct copy *copy)
     pthread_mutex_unlock(&c->d->lock);
 }
 
-static enum status command(struct copier *c, const char *sql, struct error *err)
+static struct resync_session session_of(const struct copier *c)
 {
-    return source_sql_exec(c->sql, sql, 0, NULL, NULL, err);
+    return (struct resync_session){c->d, c->sql};
 }
 
-static enum status begin(struct copier *c, struct error *err)
-{
-    return command(c, "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", err);
-}
-
-/* The relation and, below a root, its leaves, as the transaction sees them. */
-static enum status read_shape(struct copier *c, Oid oid, struct rel_desc ***ret, size_t *ret_n,
-                              struct error *err)
-{
-    CLEANUP_FREE char *sql = xasprintf("SELECT relid::pg_catalog.oid FROM "
-                                       "pg_catalog.pg_partition_tree(%u) UNION SELECT %u::oid",
-                                       oid, oid);
-    struct sql_result *r = NULL;
-    TRY(source_sql_exec(c->sql, sql, 0, NULL, &r, err));
-    unsigned n = sql_result_rows(r);
-    CLEANUP_FREE Oid *oids = xcalloc(n + 1, sizeof *oids);
-    for (unsigned i = 0; i < n; i++)
-        oids[i] = (Oid)strtoul(sql_result_get(r, i, 0), NULL, 10);
-    sql_result_free(r);
-    return catalog_query_read(source_sql_conn(c->sql), c->d->source.major, oids, n, ret, ret_n,
-                              err);
-}
-
-/* Transactions that run, and do or do not have a lock that one needs to write the table: those it
- * took it keeps until its end. */
-static enum status ask_writers(struct copier *c, const struct resync *s, bool writers,
-                               struct sql_result **ret, struct error *err)
-{
-    CLEANUP_BUF struct buf sql = {0};
-    buf_printf(&sql,
-               "SELECT x.transactionid FROM pg_catalog.pg_locks x WHERE x.locktype = "
-               "'transactionid' AND x.granted AND x.mode = 'ExclusiveLock' AND %s EXISTS "
-               "(SELECT FROM pg_catalog.pg_locks t WHERE t.virtualtransaction = "
-               "x.virtualtransaction AND t.locktype = 'relation' AND t.mode NOT IN "
-               "('AccessShareLock', 'RowShareLock') AND t.database = (SELECT oid FROM "
-               "pg_catalog.pg_database WHERE datname = pg_catalog.current_database()) AND "
-               "t.relation IN (%u",
-               writers ? "" : "NOT", s->desc->oid);
-    for (size_t i = 0; i < s->nparts; i++)
-        buf_printf(&sql, ", %u", s->parts[i]->oid);
-    buf_printf(&sql, "))");
-    return source_sql_exec(c->sql, buf_cstr(&sql), 0, NULL, ret, err);
-}
-
-static TransactionId xid_at(const struct sql_result *r, unsigned row)
-{
-    return (TransactionId)strtoul(sql_result_get(r, row, 0), NULL, 10);
-}
-
-/* Leaves out what runs and cannot have written the table. */
-static enum status leave_out_strangers(struct copier *c, const struct resync *s,
-                                       TransactionId *xids, size_t *n, struct error *err)
-{
-    struct sql_result *r = NULL;
-    size_t kept = 0;
-    TRY(ask_writers(c, s, false, &r, err));
-    for (size_t i = 0; i < *n; i++) {
-        bool stranger = false;
-        for (unsigned k = 0; k < sql_result_rows(r) && !stranger; k++)
-            stranger = xid_at(r, k) == xids[i];
-        if (!stranger)
-            xids[kept++] = xids[i];
-    }
-    sql_result_free(r);
-    *n = kept;
-    return OK;
-}
-
-/* While one runs that wrote the table before the stream began, another table may have its turn. */
-static enum status check_old_writers(struct copier *c, const struct resync *s, struct error *err)
-{
-    struct sql_result *r = NULL;
-    TransactionId old = InvalidTransactionId;
-    TRY(ask_writers(c, s, true, &r, err));
-    for (unsigned k = 0; k < sql_result_rows(r); k++)
-        if (resync_is_older_than_load(s, xid_at(r, k)))
-            old = xid_at(r, k);
-    sql_result_free(r);
-    return old == InvalidTransactionId
-               ? OK
-               : error_set(err, ERR_RETRY,
-                           "transaction %u, which is older than the initial load, has not ended",
-                           old);
-}
-
-/* The source's shape is what the stream knows at its position; else the stream has yet to get
- * there.
- */
-static enum status look(struct copier *c, struct resync *s, struct error *err)
-{
-    struct rel_desc **all;
-    size_t n;
-    TRY(read_shape(c, s->table->oid, &all, &n, err));
-    bool exists = resync_take_shape(s, all, n);
-    catalog_query_free(all, n);
-    if (!exists)
-        return error_set(err, ERR_RETRY, "it is gone at the source");
-    if (!resync_is_current(s))
-        return error_set(err, ERR_RETRY, "the stream has not the table's newest shape yet");
-    return check_old_writers(c, s, err);
-}
-
-/* "xmin:xmax:xid,xid,…" */
-static size_t parse_running(const char *text, TransactionId **ret)
-{
-    const char *at = strrchr(text, ':');
-    size_t n = 0;
-    *ret = xcalloc(strlen(text) / 2 + 1, sizeof **ret);
-    for (at = at == NULL ? "" : at + 1; *at >= '0' && *at <= '9';) {
-        char *end;
-        (*ret)[n++] = (TransactionId)strtoull(at, &end, 10);
-        at = *end == ',' ? end + 1 : end;
-    }
-    return n;
-}
-
-/* The transaction's snapshot. *ret_missing: a transaction of the table of which neither it nor the
- * stream may have everything, 0 = none. *ret_lsn: everything it sees was written before. */
-static enum status take_snapshot(struct copier *c, const struct resync *s,
-                                 TransactionId *ret_missing, XLogRecPtr *ret_lsn, struct error *err)
-{
-    struct sql_result *r = NULL;
-    TRY(source_sql_exec(c->sql,
-                        "SELECT pg_catalog.pg_current_snapshot(), "
-                        "pg_catalog.pg_current_wal_insert_lsn()",
-                        0, NULL, &r, err));
-    CLEANUP_FREE TransactionId *xids = NULL;
-    size_t n = parse_running(sql_result_get(r, 0, 0), &xids);
-    enum status st = sql_result_lsn(r, 0, 1, ret_lsn, err);
-    sql_result_free(r);
-    TRY(st);
-    *ret_lsn = lsn_before_page_header(*ret_lsn, c->d->source.segment_bytes);
-    n = resync_doubtful_xids(s, xids, n);
-    if (n > 0)
-        TRY(leave_out_strangers(c, s, xids, &n, err));
-    *ret_missing = n > 0 ? xids[0] : InvalidTransactionId;
-    return OK;
-}
-
-static enum status check_going(struct copier *c, const struct resync *s, struct error *err)
-{
-    TRY(daemon_check(c->d, err));
-    return resync_is_valid(s) ? OK
-                              : error_set(err, ERR_RETRY, "the table changed while it was copied");
-}
-
-static enum status lock_table(struct copier *c, const struct resync *s, struct error *err)
-{
-    CLEANUP_BUF struct buf sql = {0};
-    buf_printf(&sql, "LOCK TABLE ");
-    copy_put_ident(s->desc->schema, &sql);
-    buf_put_u8(&sql, '.');
-    copy_put_ident(s->desc->name, &sql);
-    buf_printf(&sql, " IN ACCESS SHARE MODE");
-    enum status st = command(c, buf_cstr(&sql), err);
-    if (st != OK && (strcmp(err->sqlstate, "42P01") == 0 || strcmp(err->sqlstate, "3F000") == 0))
-        err->kind = st = ERR_RETRY; /* renamed or dropped since it was looked at */
-    return st;
-}
-
-/* A transaction whose snapshot has all of P, with the table locked in the shape it had at P. */
 static enum status begin_snapshot(struct copier *c, const struct resync *s, XLogRecPtr *ret_lsn,
                                   struct error *err)
 {
-    struct rel_desc **all;
-    size_t n;
-    for (TransactionId missing, told = InvalidTransactionId;;) {
-        TRY(check_going(c, s, err));
-        TRY(begin(c, err));
-        TRY(lock_table(c, s, err));
-        TRY(take_snapshot(c, s, &missing, ret_lsn, err));
-        if (missing == InvalidTransactionId)
-            break;
-        if (missing != told)
-            log_info("msg=\"the copy waits for the end of a transaction that is older than the "
-                     "load, or has committed and is not yet seen\" table=%s xid=%u",
-                     LOG_Q(s->table->name), missing);
-        told = missing;
-        TRY(command(c, "ROLLBACK", err));
-        TRY(daemon_pause(c->d, POLL_MS, err));
-    }
-    TRY(read_shape(c, s->table->oid, &all, &n, err));
-    bool same = resync_has_shape(s, all, n);
-    catalog_query_free(all, n);
-    return same ? OK : error_set(err, ERR_RETRY, "the table changed since the copy was opened");
+    struct resync_session session = session_of(c);
+    return resync_session_snapshot(&session, s, ret_lsn, err);
 }
 
 static enum status wait_stream(struct copier *c, const struct resync *s, XLogRecPtr lsn,
                                struct error *err)
 {
     while (!resync_stream_passed(s, lsn)) {
-        TRY(check_going(c, s, err));
+        TRY(resync_check(c->d, s, err));
         TRY(daemon_pause(c->d, POLL_MS, err));
     }
     return OK;
@@ -270,7 +91,7 @@ static enum status copy_messages(struct copier *c, const struct resync *s, const
         if (st == OK && data != NULL)
             st = fn(ctx, data, len, err);
         if (st == OK)
-            st = check_going(c, s, err);
+            st = resync_check(c->d, s, err);
     } while (st == OK && data != NULL);
     source_copy_end(in);
     return st;
@@ -322,7 +143,7 @@ static enum status seed_chunks(struct copier *c, struct resync *s, struct error 
     for (size_t i = 0; i < s->nparts; i++)
         if (s->parts[i]->toast_oid != InvalidOid)
             TRY(seed_part(c, s, s->parts[i], err));
-    TRY(command(c, "ROLLBACK", err));
+    TRY(source_sql_exec(c->sql, "ROLLBACK", 0, NULL, NULL, err));
     FAULT_POINT("resync-seeded");
     TRY(toast_store_sync(c->d->toast, UINT64_MAX, err));
     TRY(wait_stream(c, s, lsn, err));
@@ -372,7 +193,8 @@ static enum status attempt(struct copier *c, struct resync *s, struct error *err
     atomic_store(&s->table->copied, 0);
     TRY(source_sql_open(c->d->config->source.conninfo, APPLICATION_NAME, &sql, err));
     set_sql(c, sql);
-    TRY(look(c, s, err));
+    struct resync_session session = session_of(c);
+    TRY(resync_session_look(&session, s, err));
     enum status st = seed_chunks(c, s, err);
     atomic_store(&c->seeds, 0);
     TRY(st);
