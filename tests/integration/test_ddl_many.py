@@ -129,7 +129,7 @@ def test_maintenance_under_load(sources, daemons, full, major):
     daemon.wait_state("streaming")
     bench = source.pgbench("-n", clients=2, rate=300, script=None)
     with Maintenance(source) as maintenance:
-        wait_until(lambda: maintenance.error or maintenance.rounds >= (60 if full else 2), 300, "rounds")
+        wait_until(lambda: maintenance.error or maintenance.rounds >= (60 if full else 1), 300, "rounds")
     bench.stop()
     daemon.wait_caught_up(300)
     settle(daemon, 300)

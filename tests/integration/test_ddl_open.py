@@ -179,7 +179,7 @@ def test_catalog_rewritten(sources, daemons, full, major):
     session = source.connect()
     until = time.monotonic() + (60 if full else 10)
     with Rewriter(source) as rewriter, session.cursor() as cursor:
-        while time.monotonic() < until and steps < (400 if full else 12):
+        while time.monotonic() < until and steps < (400 if full else 6):
             steps += 1
             time.sleep(0.1)
             wait_until(lambda n=steps: step(cursor, n), 30, "the source does it")
