@@ -70,8 +70,8 @@ bool rel_desc_equal(const struct rel_desc *a, const struct rel_desc *b, bool wit
 /* The same, whatever became of the types its columns' types are made of (enum labels, attributes of
  * composites): what type_closure_text_change is asked about. */
 bool rel_desc_equal_but_types(const struct rel_desc *a, const struct rel_desc *b);
-/* The same, where `now` is in another file and has forgotten the values of old rows: VACUUM FULL and
- * CLUSTER write them into every row (RelationClearMissing in catalog/heap.c). */
+/* The same, where `now` is in another file and has forgotten the values of old rows: VACUUM FULL
+ * and CLUSTER write them into every row (RelationClearMissing in catalog/heap.c). */
 bool rel_desc_equal_rewritten(const struct rel_desc *before, const struct rel_desc *now);
 
 /* Serialised form for the catalog log. */

@@ -61,8 +61,8 @@ struct destination {
     struct ch_caps caps;
     struct ack *ack;
     struct target_survey *survey; /* while a start finds its tables again: what was there before */
-    struct queue blocks;  /* of struct block_item, to the batcher */
-    struct queue batches; /* of struct batch, to the inserters */
+    struct queue blocks;          /* of struct block_item, to the batcher */
+    struct queue batches;         /* of struct batch, to the inserters */
     pthread_t batcher;
     pthread_t *inserters;
     unsigned ninserters; /* started */
