@@ -46,7 +46,7 @@ static uint64_t model_rows(struct toast_store *store)
 static void test_model(void **state)
 {
     (void)state;
-    model_run_seeds(1, 1, 300, 3);
+    model_run_seeds(1, 1, 200, 3);
 }
 
 static void test_another_source(void **state)
