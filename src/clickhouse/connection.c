@@ -80,12 +80,18 @@ static bool block_is_compressed(const struct ch_client *c)
            c->packet.type != SERVER_PROFILE_EVENTS;
 }
 
+/* What has arrived and is not taken; NULL where nothing ever did. */
+static const uint8_t *in_rest(const struct ch_client *c)
+{
+    return c->in.data == NULL ? NULL : c->in.data + c->in_pos;
+}
+
 /* Decompresses what has arrived until the block is whole. */
 static enum parse_result try_compressed_block(struct ch_client *c, struct error *err)
 {
     for (;;) {
         size_t len;
-        struct cursor in = cursor_of(c->in.data + c->in_pos, c->in.len - c->in_pos);
+        struct cursor in = cursor_of(in_rest(c), c->in.len - c->in_pos);
         enum parse_result result = frame_parse(&in, CONNECTION_BLOCK_MAX, &c->plain, NULL, err);
         if (result != PARSE_DONE)
             return result;
@@ -107,7 +113,7 @@ static enum parse_result try_block(struct ch_client *c, struct error *err)
     size_t len;
     if (block_is_compressed(c))
         return try_compressed_block(c, err);
-    const uint8_t *data = c->in.data + c->in_pos;
+    const uint8_t *data = in_rest(c);
     enum parse_result result =
         block_reader_parse(&c->block, data, c->in.len - c->in_pos, &len, err);
     if (result == PARSE_DONE) {
@@ -121,7 +127,7 @@ static enum parse_result try_block(struct ch_client *c, struct error *err)
 static enum parse_result try_packet(struct ch_client *c, struct error *err)
 {
     if (!c->in_block) {
-        struct cursor in = cursor_of(c->in.data + c->in_pos, c->in.len - c->in_pos);
+        struct cursor in = cursor_of(in_rest(c), c->in.len - c->in_pos);
         enum parse_result result = packet_server_parse(&in, c->server.revision, &c->packet, err);
         if (result != PARSE_DONE)
             return result;
