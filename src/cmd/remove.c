@@ -51,10 +51,21 @@ static enum status drop_slot(const char *conninfo, const char *slot, bool *ret_d
 /* A directory of ours has a manifest, or nothing but our names: nothing else is ever deleted. */
 static bool is_ours(const char *dir, char *odd, size_t cap)
 {
-    static const char *const names[] = {"manifest.toml",    "shadow",    "wal",  "spill",
-                                        "catalog.log",      "toast",     "chdb", "control.sock",
-                                        "engine.sock",      "http.sock", "lock", "shadow.sock",
-                                        "manifest.toml.tmp"};
+    static const char *const names[] = {"manifest.toml",
+                                        "shadow",
+                                        "wal",
+                                        "spill",
+                                        "catalog.log",
+                                        "toast",
+                                        "chdb",
+                                        "control.sock",
+                                        "engine.sock",
+                                        "http.sock",
+                                        "lock",
+                                        "shadow.sock",
+                                        "manifest.toml.tmp",
+                                        "catalog_filenodes",
+                                        "load_undecided"};
     CLEANUP_FREE char *manifest = xasprintf("%s/manifest.toml", dir);
     if (file_exists(manifest))
         return true;
