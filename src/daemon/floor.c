@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "daemon/reload.h"
 #include "daemon/resync.h"
 #include "daemon/state.h"
 #include "pg/control_file.h"
@@ -119,6 +120,7 @@ static enum status load_decided(struct daemon *d, struct error *err)
                    ERR_RETRY &&
                !atomic_load(&d->stopping) && clock_now_ns() < until)
             ;
+    daemon_reload_settle(d);
     return daemon_floor_save(d, err);
 }
 

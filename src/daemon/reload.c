@@ -108,6 +108,8 @@ static void settle(struct daemon *d)
 {
     struct error err;
     struct placed call = {.d = d};
+    if (d->load != NULL && load_undecided_count(d->load) > 0)
+        return; /* asked for again when nothing of the load waits any more */
     pthread_mutex_lock(&d->reload->lock);
     call.remap.config = d->config;
     enum status st = remap(d, NULL, &call, &err);

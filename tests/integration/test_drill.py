@@ -20,6 +20,8 @@ REACH_SECONDS = 120  # a point that is not passed in this time is one that the w
 
 # Points that only a load passes; test_dies_while_loading has them.
 LOAD_POINTS = ("load-started", "load-rows-durable", "load-before-complete")
+# Passed only by a load that leaves rows waiting; test_dies_with_waiting_rows has it.
+WAITING_POINTS = ("load-before-waiting",)
 # Passed only with a shadow that accepts no connections; test_unseen.py has them.
 UNSEEN_POINTS = ("unseen-before-pass", "unseen-passed", "unseen-before-look", "unseen-seen")
 # Passed only with toast.mode = "clickhouse", which the drill does not set.
@@ -48,7 +50,7 @@ SEED = int(os.environ.get("WALSHADOW_TEST_SEED") or random.SystemRandom().randra
 
 def plan_of(major, cycles):
     """What to die of: over the majors and cycles each kind comes about equally often."""
-    elsewhere = LOAD_POINTS + UNSEEN_POINTS + STORE_POINTS + RELOAD_POINTS
+    elsewhere = LOAD_POINTS + WAITING_POINTS + UNSEEN_POINTS + STORE_POINTS + RELOAD_POINTS
     kinds = [*(p for p in fault_names() if p not in elsewhere), *RANDOM_KILLS]
     random.Random(SEED).shuffle(kinds)
     first = paths.MAJORS.index(major) * cycles
@@ -213,3 +215,24 @@ def test_dies_while_loading(source, daemons, full):
         daemon.start().wait_state("streaming")
         writer.stop()
         parity.assert_equal(source, daemon)
+
+
+@pytest.mark.fault_points
+def test_dies_with_waiting_rows(source, daemons):
+    """The rows that wait for an older transaction are in their file, the manifest does not say so yet."""
+    source.app("CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t SELECT i, 'x' FROM generate_series(1, 500) i")
+    session = source.connect(autocommit=False)
+    with session.cursor() as cursor:
+        cursor.execute("UPDATE t SET v = 'open' WHERE id % 2 = 0; DELETE FROM t WHERE id % 5 = 0;"
+                       "INSERT INTO t VALUES (1000, 'open')")
+    source.app("CHECKPOINT")
+    daemon = daemons(source, binary=paths.DEBUG_BIN)
+    daemon.start(env={"WALSHADOW_TEST_FAULT": WAITING_POINTS[0]})
+    assert daemon.wait_exit(120) == -9, daemon.log_text()[-3000:]
+    daemon.start().wait_state("streaming")
+    parity.assert_equal(source, daemon)
+    daemon.kill()
+    daemon.start().wait_state("streaming")
+    session.commit()
+    parity.assert_equal(source, daemon)
+    assert daemon.log_text().count("load begins") == 2

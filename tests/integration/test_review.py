@@ -140,10 +140,12 @@ def test_load_is_complete_with_the_last_transaction(source, daemons):
     source.app("CHECKPOINT")
     daemon = daemons(source, config={"ops": {"status_interval": "1h"}}).start()
     daemon.wait_state("streaming")
-    assert "initial load complete" not in daemon.log_text()
+    assert "initial load complete but for rows that wait" in daemon.log_text()
+    assert 'msg="initial load complete"' not in daemon.log_text()
     session.commit()
     parity.assert_equal(source, daemon)
     time.sleep(1)
+    assert 'msg="initial load complete"' in daemon.log_text()
     daemon.kill()
     daemon.start().wait_state("streaming")
     assert daemon.log_text().count("load begins") == 1
