@@ -42,7 +42,7 @@ struct test {
     struct worker_shared shared;
     struct worker w;
     struct rel_desc *desc;
-    struct route route;
+    struct route *route;
     struct buf body;
 };
 
@@ -55,7 +55,8 @@ static void open_test(struct test *t)
     t->desc->atts[2].attnum = 3;
     t->desc->atts[2].type_name = xstrdup("text");
     rel_desc_seal(t->desc);
-    t->route = (struct route){.desc = t->desc};
+    t->route = xcalloc(1, sizeof *t->route);
+    t->route->desc = t->desc;
     t->shared = (struct worker_shared){.toast = &t->store.base, .inline_value_max = LIMIT};
     t->w = (struct worker){.shared = &t->shared};
 }
@@ -64,6 +65,7 @@ static void close_test(struct test *t)
 {
     struct worker *w = &t->w;
     stored_fini(&w->stored);
+    free(t->route);
     for (size_t i = 0; i < w->datums_cap; i++) {
         buf_free(&w->plain[i]);
         buf_free(&w->old_plain[i]);
@@ -112,7 +114,7 @@ static void note_row(struct test *t, Oid first, uint32_t first_len, Oid second, 
                      XLogRecPtr lsn)
 {
     struct raw_tuple tuple = row(t, first, first_len, second, second_len);
-    stored_note(&t->w, &t->route, &tuple, NULL, 0, lsn);
+    stored_note(&t->w, t->route, &tuple, NULL, 0, lsn);
 }
 
 static enum status resolve_row(struct test *t, Oid first, uint32_t first_len, Oid second,
@@ -123,7 +125,7 @@ static enum status resolve_row(struct test *t, Oid first, uint32_t first_len, Oi
     struct raw_tuple tuple = row(t, first, first_len, second, second_len);
     struct datum *datums = worker_datums(&t->w, NATTS, &room);
     assert_ok(tuple_deform(t->desc->shape, &tuple, datums, &err));
-    return row_resolve(&t->w, &t->route, lsn, datums, NULL, 0, room, &err);
+    return row_resolve(&t->w, t->route, lsn, datums, NULL, 0, room, &err);
 }
 
 static void assert_value(const struct test *t, unsigned att, Oid value_id, uint32_t len,
