@@ -63,23 +63,35 @@ static TransactionId xid_at(const struct sql_result *r, unsigned row)
     return (TransactionId)strtoul(sql_result_get(r, row, 0), NULL, 10);
 }
 
-/* Leaves out what runs and cannot have written the table. */
+static bool has_xid(const struct sql_result *r, TransactionId xid)
+{
+    for (unsigned k = 0; k < sql_result_rows(r); k++)
+        if (xid_at(r, k) == xid)
+            return true;
+    return false;
+}
+
+/* Leaves out what runs and cannot have written the table. A transaction that ends gives its locks
+ * up one by one, that of its id not first: only what still runs after the locks were read had all
+ * of them then. */
 static enum status leave_out_strangers(const struct resync_session *c, const struct resync *s,
                                        TransactionId *xids, size_t *n, struct error *err)
 {
-    struct sql_result *r = NULL;
+    struct sql_result *without = NULL, *running = NULL;
     size_t kept = 0;
-    TRY(ask_writers(c, s, false, &r, err));
-    for (size_t i = 0; i < *n; i++) {
-        bool stranger = false;
-        for (unsigned k = 0; k < sql_result_rows(r) && !stranger; k++)
-            stranger = xid_at(r, k) == xids[i];
-        if (!stranger)
+    TRY(ask_writers(c, s, false, &without, err));
+    enum status st = source_sql_exec(
+        c->sql,
+        "SELECT backend_xid FROM pg_catalog.pg_stat_activity WHERE backend_xid IS NOT NULL UNION "
+        "ALL SELECT transaction FROM pg_catalog.pg_prepared_xacts",
+        0, NULL, &running, err);
+    for (size_t i = 0; i < *n && st == OK; i++)
+        if (!has_xid(without, xids[i]) || !has_xid(running, xids[i]))
             xids[kept++] = xids[i];
-    }
-    sql_result_free(r);
+    sql_result_free(without);
+    sql_result_free(running);
     *n = kept;
-    return OK;
+    return st;
 }
 
 /* While one runs that wrote the table before the stream began, another table may have its turn. */

@@ -160,7 +160,10 @@ static enum status emit(void *ctx, enum load_row_kind kind, const struct raw_tup
     return add_row(e, kind, tuple, tid, xid, err);
 }
 
-static enum status note_toasted(struct emit_context *e, struct error *err)
+typedef enum status (*toasted_fn)(struct emit_context *e, const struct load_toasted_row *row,
+                                  struct error *err);
+
+static enum status toasted_each(struct emit_context *e, toasted_fn fn, struct error *err)
 {
     size_t pos = 0;
     for (;;) {
@@ -169,24 +172,31 @@ static enum status note_toasted(struct emit_context *e, struct error *err)
         TRY(load_toasted_next(e->job->batch, &pos, &more, &row, err));
         if (!more)
             return OK;
-        stored_note(e->worker, e->job->route, &row.raw, NULL, 0,
-                    row_lsn(e->job->owner, (enum load_row_kind)row.kind));
+        TRY(fn(e, &row, err));
     }
 }
 
+static enum status toasted_note(struct emit_context *e, const struct load_toasted_row *row,
+                                struct error *err)
+{
+    (void)err;
+    stored_note(e->worker, e->job->route, &row->raw, NULL, 0,
+                row_lsn(e->job->owner, (enum load_row_kind)row->kind));
+    return OK;
+}
+
+static enum status toasted_emit(struct emit_context *e, const struct load_toasted_row *row,
+                                struct error *err)
+{
+    return add_row(e, (enum load_row_kind)row->kind, &row->raw, row->tid, row->xid, err);
+}
+
+/* Their values are asked for at once. */
 static enum status emit_toasted(struct emit_context *e, struct error *err)
 {
-    size_t pos = 0;
-    TRY(note_toasted(e, err));
+    TRY(toasted_each(e, toasted_note, err));
     TRY(stored_ask(e->worker, err));
-    for (;;) {
-        struct load_toasted_row row;
-        bool more;
-        TRY(load_toasted_next(e->job->batch, &pos, &more, &row, err));
-        if (!more)
-            return OK;
-        TRY(add_row(e, (enum load_row_kind)row.kind, &row.raw, row.tid, row.xid, err));
-    }
+    return toasted_each(e, toasted_emit, err);
 }
 
 static enum status job_walk(struct worker *w, struct load_job *job, struct error *err)

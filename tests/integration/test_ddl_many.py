@@ -1,13 +1,13 @@
 """Many tables, and many shape changes beside a load: what one table does costs the others nothing."""
 
 import re
-import threading
 import time
 
 import psycopg2
 import pytest
 
 from lib import parity, paths
+from lib.background import Background
 from lib.process import wait_until
 from test_resync import settle
 
@@ -63,7 +63,7 @@ def test_many_tables(source, daemons):
     assert int(counted[0][0]) >= TABLES + 40, counted
 
 
-class Maintenance:
+class Maintenance(Background):
     """What an operator's scripts do to tables that are written, again and again."""
 
     STATEMENTS = (
@@ -82,20 +82,17 @@ class Maintenance:
     )
 
     def __init__(self, source):
-        self.source, self.going, self.error, self.rounds = source, True, None, 0
-        self.thread = threading.Thread(target=self.run)
+        super().__init__()
+        self.source, self.rounds = source, 0
 
-    def run(self):
-        try:
-            connection = self.source.connect()
-            with connection.cursor() as cursor:
-                while self.going:
-                    for statement in self.STATEMENTS:
-                        self.one(cursor, statement.format(n=self.rounds))
-                    self.rounds += 1
-            connection.close()
-        except Exception as e:  # told at the end
-            self.error = e
+    def work(self):
+        connection = self.source.connect()
+        with connection.cursor() as cursor:
+            while self.going:
+                for statement in self.STATEMENTS:
+                    self.one(cursor, statement.format(n=self.rounds))
+                self.rounds += 1
+        connection.close()
 
     @staticmethod
     def one(cursor, statement):
@@ -105,15 +102,6 @@ class Maintenance:
             except psycopg2.errors.DeadlockDetected:  # PostgreSQL's own, with pgbench
                 if statement.startswith("CREATE INDEX"):
                     cursor.execute(f"DROP INDEX IF EXISTS {statement.split()[3]}")
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.going = False
-        self.thread.join(120)
-        assert self.error is None, self.error
 
 
 @pytest.mark.majors

@@ -3,13 +3,13 @@ nothing waits for them. And catalogs that get new files while the stream is read
 
 import os
 import signal
-import threading
 import time
 
 import psycopg2
 import pytest
 
 from lib import parity, paths
+from lib.background import Background
 from lib.daemon import lsn_value
 from lib.process import wait_until
 from test_resync import settle
@@ -118,7 +118,7 @@ def test_catalog_held(sources, daemons, full, major):
     parity.assert_equal(source, daemon)
 
 
-class Rewriter:
+class Rewriter(Background):
     """Gives catalogs new files, again and again, while others change shapes."""
 
     STATEMENTS = ("VACUUM FULL pg_class", "VACUUM FULL pg_attribute", "REINDEX TABLE pg_class", "VACUUM FULL pg_type",
@@ -126,35 +126,21 @@ class Rewriter:
                   "VACUUM FULL pg_index", "REINDEX TABLE pg_type")
 
     def __init__(self, source):
+        super().__init__()
         self.source = source
         self.done = 0
-        self.going = True
-        self.error = None
-        self.thread = threading.Thread(target=self.run)
 
-    def run(self):
-        try:
-            connection = self.source.connect()
-            with connection.cursor() as cursor:
-                while self.going:
-                    try:
-                        cursor.execute(self.STATEMENTS[self.done % len(self.STATEMENTS)])
-                        self.done += 1
-                    except psycopg2.errors.DeadlockDetected:
-                        continue  # PostgreSQL's own, with the session that changes shapes
-                    time.sleep(0.02)
-            connection.close()
-        except Exception as e:  # told by stop()
-            self.error = e
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.going = False
-        self.thread.join(60)
-        assert self.error is None, self.error
+    def work(self):
+        connection = self.source.connect()
+        with connection.cursor() as cursor:
+            while self.going:
+                try:
+                    cursor.execute(self.STATEMENTS[self.done % len(self.STATEMENTS)])
+                    self.done += 1
+                except psycopg2.errors.DeadlockDetected:
+                    continue  # PostgreSQL's own, with the session that changes shapes
+                time.sleep(0.02)
+        connection.close()
 
 
 STEP = ("INSERT INTO a VALUES ({n}, 'row {n}'); ALTER TABLE a ADD COLUMN c{n} int DEFAULT {n};"

@@ -2,44 +2,30 @@
 
 import os
 import signal
-import threading
 
 import pytest
 
 from lib import paths
+from lib.background import Background
 from lib.daemon import toml_text
 from lib.process import wait_until
 
 
-class Writer:
+class Writer(Background):
     """Inserts, updates and deletes in every table, until it is stopped."""
 
     def __init__(self, source, tables):
+        super().__init__()
         self.source, self.tables = source, tables
-        self.going = True
-        self.error = None
-        self.thread = threading.Thread(target=self.run)
 
-    def run(self):
+    def work(self):
         n = 100000
-        try:
-            while self.going:
-                n += 10
-                self.source.app("".join(
-                    f"BEGIN; INSERT INTO {t} SELECT i, 'w' || i, i FROM generate_series({n}, {n} + 9) i; "
-                    f"UPDATE {t} SET v = v || '.' WHERE id % 97 = {n} % 97; "
-                    f"DELETE FROM {t} WHERE id = {n}; COMMIT;" for t in self.tables))
-        except Exception as e:  # told by stop()
-            self.error = e
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.going = False
-        self.thread.join(30)
-        assert self.error is None, self.error
+        while self.going:
+            n += 10
+            self.source.app("".join(
+                f"BEGIN; INSERT INTO {t} SELECT i, 'w' || i, i FROM generate_series({n}, {n} + 9) i; "
+                f"UPDATE {t} SET v = v || '.' WHERE id % 97 = {n} % 97; "
+                f"DELETE FROM {t} WHERE id = {n}; COMMIT;" for t in self.tables))
 
 
 def write_config(daemon, text=None):
