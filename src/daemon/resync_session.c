@@ -71,13 +71,14 @@ static bool has_xid(const struct sql_result *r, TransactionId xid)
     return false;
 }
 
-/* Leaves out what runs and cannot have written the table. A transaction that ends gives its locks
- * up one by one, that of its id not first: only what still runs after the locks were read had all
- * of them then. */
+/* Leaves out what cannot have written the table: transactions of other databases, and of those
+ * older than the load the ones without a lock for it. A transaction that ends gives its locks up
+ * one by one, that of its id not first: only what still runs after the locks were read had all of
+ * them then. */
 static enum status leave_out_strangers(const struct resync_session *c, const struct resync *s,
                                        TransactionId *xids, size_t *n, struct error *err)
 {
-    struct sql_result *without = NULL, *running = NULL;
+    struct sql_result *without = NULL, *running = NULL, *foreign = NULL;
     size_t kept = 0;
     TRY(ask_writers(c, s, false, &without, err));
     enum status st = source_sql_exec(
@@ -85,11 +86,22 @@ static enum status leave_out_strangers(const struct resync_session *c, const str
         "SELECT backend_xid FROM pg_catalog.pg_stat_activity WHERE backend_xid IS NOT NULL UNION "
         "ALL SELECT transaction FROM pg_catalog.pg_prepared_xacts",
         0, NULL, &running, err);
-    for (size_t i = 0; i < *n && st == OK; i++)
-        if (!has_xid(without, xids[i]) || !has_xid(running, xids[i]))
+    if (st == OK)
+        st = source_sql_exec(
+            c->sql,
+            "SELECT backend_xid FROM pg_catalog.pg_stat_activity WHERE backend_xid IS NOT NULL AND "
+            "datname <> pg_catalog.current_database() UNION ALL SELECT transaction FROM "
+            "pg_catalog.pg_prepared_xacts WHERE database <> pg_catalog.current_database()",
+            0, NULL, &foreign, err);
+    for (size_t i = 0; i < *n && st == OK; i++) {
+        bool old = resync_is_older_than_load(s, xids[i]) && has_xid(without, xids[i]) &&
+                   has_xid(running, xids[i]);
+        if (!old && !has_xid(foreign, xids[i]))
             xids[kept++] = xids[i];
+    }
     sql_result_free(without);
     sql_result_free(running);
+    sql_result_free(foreign);
     *n = kept;
     return st;
 }
