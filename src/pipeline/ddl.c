@@ -22,12 +22,23 @@ static bool is_truncated(const struct boundary *b, Oid oid)
     return false;
 }
 
-static bool has_inserts(const struct boundary *b, struct rel_file_locator locator)
+static bool is_among(struct rel_file_locator locator, const struct rel_file_locator *files,
+                     size_t n)
 {
-    for (size_t i = 0; i < b->facts->ninserted; i++)
-        if (rel_file_locator_equal(b->facts->inserted[i], locator))
+    for (size_t i = 0; i < n; i++)
+        if (rel_file_locator_equal(files[i], locator))
             return true;
     return false;
+}
+
+static bool has_inserts(const struct boundary *b, struct rel_file_locator locator)
+{
+    return is_among(locator, b->facts->inserted, b->facts->ninserted);
+}
+
+static bool has_pages(const struct boundary *b, struct rel_file_locator locator)
+{
+    return is_among(locator, b->facts->pages, b->facts->npages);
 }
 
 static Oid root_of(const struct rel_desc *d)
@@ -93,7 +104,7 @@ static enum status relation_added(const struct boundary *b, const struct rel_des
     if (began_before_load(b))
         return again(b, now, RESYNC_LOAD,
                      "created by a transaction that was open when the load began", err);
-    if (now->locator.rel_number != 0 && left_a_file(b))
+    if (now->locator.rel_number != 0 && (left_a_file(b) || has_pages(b, now->locator)))
         return again(b, now, RESYNC_REWRITE, "created and rewritten in one transaction", err);
     return OK;
 }
@@ -240,47 +251,93 @@ static bool toast_rewritten(const struct boundary *b, const struct rel_desc *bef
            !is_truncated(b, now->oid);
 }
 
-static enum status relation_changed(const struct boundary *b, const struct rel_desc *before,
-                                    const struct rel_desc *now, struct error *err)
+/* The transaction made the file and wrote every row in it to the WAL (notes B8). */
+static bool is_new_generation(const struct boundary *b, const struct rel_desc *before,
+                              const struct rel_desc *now)
 {
-    if (!rel_desc_equal_but_types(before, now) && !rel_desc_equal_rewritten(before, now)) {
-        bool done = false;
-        if (follows_root(before, now))
-            done = true;
-        else if (may_stay(b, before, now))
-            TRY(reshape(b, before, now, &done, err));
-        if (!done)
-            return shape_changed(b, before, now, err);
-    } else if (!type_closure_equal(before->types, now->types)) {
-        TRY(types_changed(b, before, now, err));
-    }
-    if (rel_file_locator_equal(before->locator, now->locator))
-        return toast_rewritten(b, before, now)
-                   ? again(b, now, RESYNC_REWRITE,
-                           "its TOAST table was rewritten (VACUUM FULL, CLUSTER)", err)
-                   : OK;
+    const struct table_entry *e = tables_find(b->r->tables, now->oid);
+    return e != NULL && root_of(before) == before->oid && root_of(now) == now->oid &&
+           before->relkind == 'r' && now->relkind == 'r' &&
+           !rel_file_locator_equal(before->locator, now->locator) &&
+           strcmp(before->schema, now->schema) == 0 && strcmp(before->name, now->name) == 0 &&
+           has_inserts(b, now->locator) && !has_pages(b, now->locator) && !began_before_load(b) &&
+           b->commit->end > b->r->options.load_end &&
+           !is_covered(b->r->tables, now->oid, b->commit->end);
+}
+
+/* *ret_done: its rows go to a new generation of the table. */
+static enum status rewritten(const struct boundary *b, const struct rel_desc *before,
+                             const struct rel_desc *now, bool *ret_done, struct error *err)
+{
+    CLEANUP_FREE char *reason = NULL;
+    *ret_done = false;
+    if (!is_new_generation(b, before, now))
+        return OK;
+    struct table_entry *e = tables_find(b->r->tables, now->oid);
+    TRY(generation_begin(b->r, e, now, b->commit->end, &reason, err));
+    *ret_done = reason == NULL;
+    if (reason != NULL)
+        log_info("msg=\"a rewrite's rows are not taken from the WAL\" table=%s lsn=" LSN_FMT
+                 " reason=%s",
+                 LOG_Q(e->name), LSN_ARGS(b->commit->end), LOG_Q(reason));
+    return OK;
+}
+
+static enum status file_changed(const struct boundary *b, const struct rel_desc *before,
+                                const struct rel_desc *now, struct error *err)
+{
+    bool truncated = is_truncated(b, now->oid), left = left_a_file(b), done = false;
     if (began_before_load(b))
         return again(b, now, RESYNC_LOAD,
                      "moved to another file by a transaction that was open when the load began",
                      err);
+    /* a TRUNCATE alone has few rows to be sent, and is carried as what it is */
+    if (!truncated || left)
+        TRY(rewritten(b, before, now, &done, err));
+    if (done)
+        return OK;
     /* VACUUM FULL, CLUSTER and SET TABLESPACE log whole pages; an ALTER that rewrites logs every
      * row as an INSERT, perhaps with another key (notes B8) */
-    if (!is_truncated(b, now->oid) && has_inserts(b, now->locator))
+    if (!truncated && has_inserts(b, now->locator))
         return again(b, now, RESYNC_REWRITE, "rewritten by ALTER TABLE", err);
     /* what it wrote to the old file went with that file, and is in the new one only as pages */
-    if (!is_truncated(b, now->oid) && has_inserts(b, before->locator))
+    if (!truncated && has_inserts(b, before->locator))
         return again(b, now, RESYNC_REWRITE,
                      "rewritten or moved by a transaction that had changed it before", err);
-    if (is_truncated(b, now->oid) && left_a_file(b))
+    if (truncated && (left || has_pages(b, now->locator)))
         return again(b, now, RESYNC_REWRITE, "emptied and rewritten in one transaction", err);
     /* SET TABLESPACE keeps the row's TIDs, VACUUM FULL and CLUSTER do not */
-    if (now->identity == IDENTITY_TID && before->locator.spc_oid == now->locator.spc_oid &&
-        !is_truncated(b, now->oid))
+    if (now->identity == IDENTITY_TID && !truncated &&
+        (before->locator.spc_oid == now->locator.spc_oid || left))
         return again(b, now, RESYNC_REWRITE,
                      "rewritten (VACUUM FULL, CLUSTER): without a key its rows are known by their "
                      "place",
                      err);
     return void_copy(b, now);
+}
+
+static enum status relation_changed(const struct boundary *b, const struct rel_desc *before,
+                                    const struct rel_desc *now, struct error *err)
+{
+    if (!rel_desc_equal_but_types(before, now) && !rel_desc_equal_rewritten(before, now)) {
+        bool done = follows_root(before, now), generation = false;
+        if (!done && may_stay(b, before, now))
+            TRY(reshape(b, before, now, &done, err));
+        if (!done)
+            TRY(rewritten(b, before, now, &generation, err));
+        if (generation)
+            return OK;
+        if (!done)
+            return shape_changed(b, before, now, err);
+    } else if (!type_closure_equal(before->types, now->types)) {
+        TRY(types_changed(b, before, now, err));
+    }
+    if (!rel_file_locator_equal(before->locator, now->locator))
+        return file_changed(b, before, now, err);
+    return toast_rewritten(b, before, now)
+               ? again(b, now, RESYNC_REWRITE,
+                       "its TOAST table was rewritten (VACUUM FULL, CLUSTER)", err)
+               : OK;
 }
 
 /* DROP of one partition takes its rows out of the root. */

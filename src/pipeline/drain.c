@@ -158,19 +158,22 @@ static void plan_truncate(struct drain *d, const struct truncate_frame *f)
         facts->truncated[facts->ntruncated++] = f->relids[i];
 }
 
-/* Files that got rows, and removed ones in which anything changed. Rows of one file come in runs: a
- * new run of a file already known is looked for. */
+/* Rows of one file come in runs: a new run of a file already known is looked for. */
+static void note_file(struct rel_file_locator **files, size_t *n, struct rel_file_locator file)
+{
+    for (size_t i = *n; i > 0; i--)
+        if (rel_file_locator_equal((*files)[i - 1], file))
+            return;
+    *files = xrealloc(*files, (*n + 1) * sizeof **files);
+    (*files)[(*n)++] = file;
+}
+
+/* Files that got rows, and removed ones in which anything changed. */
 static void note_insert(struct drain *d, const struct change_frame *f)
 {
-    struct ddl_facts *facts = &d->facts;
-    if (!(d->commit->head.flags & XACT_BOUNDARY) ||
-        (f->kind != CHANGE_INSERT && !is_dropped_file(d->commit, f->locator)))
-        return;
-    for (size_t i = facts->ninserted; i > 0; i--)
-        if (rel_file_locator_equal(facts->inserted[i - 1], f->locator))
-            return;
-    facts->inserted = xrealloc(facts->inserted, (facts->ninserted + 1) * sizeof *facts->inserted);
-    facts->inserted[facts->ninserted++] = f->locator;
+    if ((d->commit->head.flags & XACT_BOUNDARY) &&
+        (f->kind == CHANGE_INSERT || is_dropped_file(d->commit, f->locator)))
+        note_file(&d->facts.inserted, &d->facts.ninserted, f->locator);
 }
 
 static enum status plan(struct drain *d, struct error *err)
@@ -187,6 +190,8 @@ static enum status plan(struct drain *d, struct error *err)
             plan_truncate(d, (struct truncate_frame *)head);
             if (d->last_plan)
                 TRY(toast_feed_truncate(d->r->toast_feed, (struct truncate_frame *)head, err));
+        } else if (head->type == FRAME_PAGES) {
+            note_file(&d->facts.pages, &d->facts.npages, ((struct pages_frame *)head)->locator);
         }
     }
 }
@@ -317,16 +322,19 @@ enum status drain_xact(struct reorder *r, struct xact *x, const struct xact_fram
         if (x != NULL)
             xact_reader_rewind(d.reader);
         toast_index_clear(r->toast);
-        d.facts.ntruncated = d.facts.ninserted = 0;
+        d.facts.ntruncated = d.facts.ninserted = d.facts.npages = 0;
     }
     if (st == OK)
         st = last_plan(&d, err);
     if (st == OK && x != NULL)
         st = execute(&d, err);
+    if (st == OK)
+        st = generation_end(r, commit->end, err);
     toast_index_clear(r->toast);
     xact_reader_close(d.reader);
     free(d.facts.truncated);
     free(d.facts.inserted);
+    free(d.facts.pages);
     if (st != OK && st != ERR_CANCELLED)
         error_prefix(err, "transaction %u committed at " LSN_FMT, commit->head.xid,
                      LSN_ARGS(commit->end));

@@ -27,6 +27,7 @@ void reorder_fini(struct reorder *r)
     toast_index_free(r->toast);
     free(r->commits);
     toast_feed_free(r->toast_feed);
+    generations_forget(r);
     free(r->datums);
 }
 
@@ -224,6 +225,7 @@ static enum status take_frames(struct reorder *r, const struct frame_head *head,
         tell_super_delete(r, (const struct change_frame *)head);
         return xact_buffer_add_run(r->xacts, head, len, ret_len, err);
     case FRAME_TRUNCATE:
+    case FRAME_PAGES:
         return xact_buffer_add(r->xacts, head, err);
     case FRAME_SEEN:
         xact_buffer_seen(r->xacts, head->xid, head->top_xid, head->lsn);

@@ -8,6 +8,7 @@
 
 struct reorder;
 struct commit_window;
+struct generation;
 
 struct reorder_hooks { /* for the initial load, called on the reorder thread; NULL members are
                           skipped */
@@ -60,6 +61,8 @@ struct reorder {
     struct toast_store *toast_store;
     struct toast_index *toast; /* of the transaction at hand */
     struct toast_feed *toast_feed;
+    struct generation *generations; /* of the transaction at hand */
+    size_t ngenerations;
     struct commit_window *commits; /* which transactions have committed (resync.h) */
     struct slice *slice;           /* open, NULL if none */
     struct datum *datums;          /* scratch of planning */
@@ -93,12 +96,23 @@ enum status reorder_barrier(struct reorder *r, struct error *err) CHECKED;
 /* The same, and no restart sends them again: what follows may make targets unfit for them. */
 enum status reorder_fence(struct reorder *r, struct error *err) CHECKED;
 
+/* generation.c: a table whose rows all are among those of the transaction at hand, which rewrote
+ * it: they go to a fresh table that takes the target's place behind them. *ret_reason, malloc'd:
+ * NULL if the table is open for them, else why it cannot be. */
+enum status generation_begin(struct reorder *r, struct table_entry *e, const struct rel_desc *now,
+                             XLogRecPtr lsn, char **ret_reason, struct error *err) CHECKED;
+/* The transaction's rows are sent: the tables begun take their places. */
+enum status generation_end(struct reorder *r, XLogRecPtr lsn, struct error *err) CHECKED;
+void generations_forget(struct reorder *r);
+
 /* ddl.c: what the boundary changed, applied to tables and targets. */
 struct ddl_facts { /* of the transaction's rows */
     Oid *truncated;
     size_t ntruncated;
     struct rel_file_locator *inserted; /* files that got rows; removed ones: any change counts */
     size_t ninserted;
+    struct rel_file_locator *pages; /* files that got rows which are not among its changes */
+    size_t npages;
 };
 enum status ddl_apply(struct reorder *r, const struct xact_frame *commit,
                       const struct ddl_facts *facts, struct error *err) CHECKED;

@@ -169,7 +169,7 @@ static enum status open_here(struct reorder *r, void *ctx, struct error *err)
 enum status resync_open(struct resync *s, struct error *err)
 {
     s->nfresh = tables_options_of(tables_of(s))->ndestinations;
-    TRY(tables_fresh_make(tables_of(s), s->table, s->desc, &s->fresh, err));
+    TRY(tables_fresh_make(tables_of(s), s->table, s->desc, "", &s->fresh, err));
     return pipeline_call(s->pipeline, open_here, s, err);
 }
 

@@ -635,6 +635,12 @@ void tables_fresh_attach(struct tables *t, struct table_entry *e, struct target 
     pthread_mutex_unlock(&t->lock);
 }
 
+void tables_generation_attach(struct tables *t, struct table_entry *e, struct target **fresh)
+{
+    targets_close(e->targets, t->options.ndestinations);
+    tables_fresh_attach(t, e, fresh);
+}
+
 void tables_fresh_detach(struct tables *t, struct table_entry *e)
 {
     targets_close(e->fresh, t->options.ndestinations);
@@ -642,7 +648,8 @@ void tables_fresh_detach(struct tables *t, struct table_entry *e)
 }
 
 enum status tables_fresh_make(struct tables *t, const struct table_entry *e,
-                              const struct rel_desc *desc, struct target ***ret, struct error *err)
+                              const struct rel_desc *desc, const char *suffix, struct target ***ret,
+                              struct error *err)
 {
     size_t n = t->options.ndestinations, made = 0;
     struct target **fresh = xcalloc(n, sizeof(struct target *));
@@ -655,7 +662,8 @@ enum status tables_fresh_make(struct tables *t, const struct table_entry *e,
         if (plan.ct.replicate) {
             st = tables_plan_target(t, desc, i, &plan, 0, &final, err);
             target_unref(final);
-            plan.options.table = plan.fresh_name;
+            CLEANUP_FREE char *name = xasprintf("%s%s", plan.fresh_name, suffix);
+            plan.options.table = name;
             if (st == OK)
                 st = target_new(desc, &plan.options, &t->options.destinations[i]->caps, &fresh[i],
                                 err);
@@ -738,18 +746,25 @@ enum status tables_fresh_clear(struct tables *t, struct error *err)
     return OK;
 }
 
+static enum status truncate_open(struct destination *d, const struct target *target,
+                                 struct error *err)
+{
+    CLEANUP_BUF struct buf sql = {0};
+    if (target == NULL || !target_is_open(target))
+        return OK;
+    buf_printf(&sql, "TRUNCATE TABLE IF EXISTS ");
+    sql_quote_ident(&sql, target->database);
+    buf_printf(&sql, ".");
+    sql_quote_ident(&sql, target->table);
+    return destination_execute(d, buf_cstr(&sql), err);
+}
+
 enum status tables_truncate(struct tables *t, struct table_entry *e, struct error *err)
 {
     for (size_t i = 0; i < t->options.ndestinations; i++) {
-        CLEANUP_BUF struct buf sql = {0};
-        const struct target *target = e->targets[i];
-        if (target == NULL || !target_is_open(target))
-            continue;
-        buf_printf(&sql, "TRUNCATE TABLE IF EXISTS ");
-        sql_quote_ident(&sql, target->database);
-        buf_printf(&sql, ".");
-        sql_quote_ident(&sql, target->table);
-        TRY(destination_execute(t->options.destinations[i], buf_cstr(&sql), err));
+        TRY(truncate_open(t->options.destinations[i], e->targets[i], err));
+        if (e->fresh != NULL)
+            TRY(truncate_open(t->options.destinations[i], e->fresh[i], err));
     }
     return OK;
 }

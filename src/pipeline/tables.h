@@ -129,17 +129,20 @@ enum status tables_copy_failed(struct tables *t, struct table_entry *e, const ch
 enum status tables_by_name(struct tables *t, const char *name, struct table_entry **ret,
                            struct error *err) CHECKED;
 
-/* Between a copy and the registry (resync.c); a `fresh` is an array of references, one per
- * destination. Fresh targets for desc are planned and their tables made, empty. ERR_CONFIG: desc
+/* Between a copy (resync.c) or a rewrite (generation.c) and the registry; a `fresh` is an array of
+ * references, one per destination. Fresh targets for desc are planned and their tables made, empty;
+ * their names end with `suffix`, as a copy may begin while a rewrite is not done. ERR_CONFIG: desc
  * cannot be replicated. */
 enum status tables_fresh_make(struct tables *t, const struct table_entry *e,
-                              const struct rel_desc *desc, struct target ***ret,
+                              const struct rel_desc *desc, const char *suffix, struct target ***ret,
                               struct error *err) CHECKED;
 /* Drops the tables of fresh and frees the array. No row may be on its way to them. */
 enum status tables_fresh_drop(struct tables *t, struct target **fresh, struct error *err) CHECKED;
 /* On the reorder thread: rows go to it from now on; or no longer. */
 void tables_fresh_attach(struct tables *t, struct table_entry *e, struct target **fresh);
 void tables_fresh_detach(struct tables *t, struct table_entry *e);
+/* Instead: rows go to it alone. */
+void tables_generation_attach(struct tables *t, struct table_entry *e, struct target **fresh);
 /* On the reorder thread, behind a barrier: the fresh tables take the targets' place, the table
  * streams. What they replace has the names of fresh afterwards. */
 enum status tables_fresh_exchange(struct tables *t, struct table_entry *e,
@@ -148,7 +151,7 @@ enum status tables_fresh_exchange(struct tables *t, struct table_entry *e,
 /* Fresh tables that an earlier run left, at every destination. */
 enum status tables_fresh_clear(struct tables *t, struct error *err) CHECKED;
 
-/* Empties the targets that are open. */
+/* Empties the targets that are open, and those that a copy or a rewrite fills. */
 enum status tables_truncate(struct tables *t, struct table_entry *e, struct error *err) CHECKED;
 /* Calls fn for each entry under the lock. */
 void tables_each(struct tables *t, void (*fn)(void *ctx, const struct table_entry *e), void *ctx);

@@ -52,6 +52,7 @@ struct pump {
     XLogRecPtr look_at;            /* from where on a look may be due */
     XLogRecPtr published;          /* the archive's limit */
     uint64_t saved_version;        /* of the filenodes */
+    uint64_t released_version;
     uint64_t first_segment;
     bool filter_ended; /* after an error in a record or in what was done about it */
 };
@@ -141,6 +142,30 @@ static enum status window_record(struct pump *p, const struct wal_record *record
     return OK;
 }
 
+static void user_file(void *ctx, Oid filenode)
+{
+    struct pump *p = ctx;
+    catalog_filenodes_remove(p->options.filenodes, p->options.database, filenode);
+}
+
+/* A transaction with a lock on a catalog may have made new files of tables, too (notes C1). Now
+ * that they are known to be these tables', they do not go to the shadow any more. */
+static void release_user_files(struct pump *p, XLogRecPtr lsn)
+{
+    struct rel_desc **all;
+    size_t n;
+    if (catalog_filenodes_version(p->options.filenodes) == p->released_version)
+        return;
+    history_all(p->options.records.history, lsn, &all, &n);
+    for (size_t i = 0; i < n; i++) {
+        user_file(p, all[i]->locator.rel_number);
+        user_file(p, all[i]->toast_locator.rel_number);
+        rel_desc_unref(all[i]);
+    }
+    free(all);
+    p->released_version = catalog_filenodes_version(p->options.filenodes);
+}
+
 /* At the end of a record: shapes that could not be seen at their boundary. */
 static enum status look(struct pump *p, XLogRecPtr end, struct error *err)
 {
@@ -150,6 +175,7 @@ static enum status look(struct pump *p, XLogRecPtr end, struct error *err)
     TRY(wal_filter_flush(p->filter, err));
     publish(p);
     TRY(p->options.look(p->options.ctx, end, &seen, err));
+    release_user_files(p, end);
     if (seen == 0)
         return OK;
     struct shapes_frame f = {.head = {.len = sizeof f, .type = FRAME_SHAPES, .lsn = end},
@@ -185,7 +211,9 @@ static enum status on_boundary(void *ctx, XLogRecPtr commit_end, const Oid *oids
     publish(p);
     TRY(save_filenodes(p, err));
     p->look_at = 0; /* it may be passed unseen */
-    return p->options.records.boundary(p->options.records.ctx, commit_end, oids, n, all, err);
+    TRY(p->options.records.boundary(p->options.records.ctx, commit_end, oids, n, all, err));
+    release_user_files(p, commit_end);
+    return OK;
 }
 
 static Oid catalog_oid(void *ctx, struct rel_file_locator locator)
@@ -481,6 +509,7 @@ enum status pump_start(const struct pump_options *options, struct pump **ret, st
     ro.database = options->database;
     ro.boundary = on_boundary;
     ro.catalog_oid = catalog_oid;
+    ro.user_file = user_file;
     ro.ctx = p;
     p->records = records_new(&ro);
     enum status st = filter_open(p, err);

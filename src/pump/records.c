@@ -6,6 +6,7 @@
 #include "pg/storage_record.h"
 #include "pg/xlog_record.h"
 #include "pump/dependents.h"
+#include "pump/rewrite.h"
 #include "pump/temporary.h"
 
 #include <stdlib.h>
@@ -25,6 +26,9 @@ struct records {
     struct known_xid *xids; /* open transactions of our database */
     TransactionId last_xid; /* seen just now: most records come in runs */
     struct temporary *temporary;
+    struct rewrites *rewrites;
+    TransactionId pages_xid; /* the last FRAME_PAGES says this */
+    struct rel_file_locator pages_file;
     Oid pg_class;    /* its filenode since a relation map was seen, else 0 */
     struct buf oids; /* scratch: relations of a boundary */
     struct buf *out; /* during records_take */
@@ -35,8 +39,10 @@ struct records *records_new(const struct records_options *options)
 {
     struct records *r = xcalloc(1, sizeof *r);
     r->options = *options;
-    r->temporary = temporary_new(options->major);
-    temporary_add(r->temporary, options->temporary, options->ntemporary);
+    r->temporary = temporary_new();
+    for (size_t i = 0; i < options->ntemporary; i++)
+        temporary_set(r->temporary, options->temporary[i], true);
+    r->rewrites = rewrites_new(options->history);
     return r;
 }
 
@@ -50,6 +56,7 @@ void records_free(struct records *r)
         free(k);
     }
     temporary_free(r->temporary);
+    rewrites_free(r->rewrites);
     buf_free(&r->oids);
     free(r);
 }
@@ -175,6 +182,14 @@ static bool is_statistics(Oid catalog)
     return catalog == 2619 || catalog == 3381 || catalog == 3429;
 }
 
+static void relation_made(void *ctx, const struct class_row *row)
+{
+    struct records *r = ctx;
+    temporary_set(r->temporary, row->oid, row->persistence == 't');
+    if (rewrites_row(r->rewrites, row) && r->options.user_file != NULL)
+        r->options.user_file(r->options.ctx, row->filenode);
+}
+
 static void catalog_record(struct records *r, const struct wal_record *record)
 {
     Oid catalog = catalog_of(r, record->blocks[0].locator);
@@ -182,10 +197,28 @@ static void catalog_record(struct records *r, const struct wal_record *record)
         return;
     struct known_xid *k = known_get(r, record->xid);
     k->wrote_catalog = true;
-    if (catalog == PG_CLASS_OID)
-        temporary_record(r->temporary, record);
+    if (catalog == PG_CLASS_OID && !class_rows_each(record, r->options.major, relation_made, r))
+        temporary_forget(r->temporary);
     if (catalog == PG_NAMESPACE_OID && record->rmid == RM_HEAP_ID && (record->info & 0x70) == 0x00)
         k->schemas_made++;
+}
+
+/* Rows of this file are not among the changes; said once for a file and transaction. */
+static void put_pages(struct records *r, const struct wal_record *record)
+{
+    struct pages_frame f = {
+        .head = {.len = sizeof f,
+                 .type = FRAME_PAGES,
+                 .xid = record->xid,
+                 .top_xid = record->toplevel_xid,
+                 .lsn = record->start},
+        .locator = record->blocks[0].locator,
+    };
+    if (r->pages_xid == record->xid && rel_file_locator_equal(r->pages_file, f.locator))
+        return;
+    r->pages_xid = record->xid;
+    r->pages_file = f.locator;
+    buf_put(r->out, &f, sizeof f);
 }
 
 static enum status heap_record(struct records *r, const struct wal_record *record, bool forwarded,
@@ -206,8 +239,13 @@ static enum status heap_record(struct records *r, const struct wal_record *recor
         return OK;
     see_xid(r, record->xid, record->toplevel_xid, record->start);
     if (forwarded || db == 0) {
-        if (writes_tuple(record))
-            catalog_record(r, record);
+        if (!writes_tuple(record))
+            return OK;
+        catalog_record(r, record);
+        /* a catalog's new file, or that of a table which a transaction with a lock on one emptied
+         */
+        if (record->blocks[0].locator.rel_number >= FirstNormalObjectId)
+            put_pages(r, record);
         return OK;
     }
     if (record->start < r->options.changes_from)
@@ -457,10 +495,30 @@ static enum status relmap_record(struct records *r, const struct wal_record *rec
     return OK;
 }
 
-static enum status xlog_record(struct records *r, const struct wal_record *record,
+/* A transaction writes a file as whole pages: a rewrite, a move to another tablespace, an index. */
+static enum status new_pages(struct records *r, const struct wal_record *record, struct error *err)
+{
+    const struct wal_block *b = &record->blocks[0];
+    bool read = false;
+    if (record->xid == InvalidTransactionId || record->nblocks == 0 || b->fork != MAIN_FORKNUM ||
+        b->locator.db_oid != r->options.database)
+        return OK;
+    see_xid(r, record->xid, record->toplevel_xid, record->start);
+    if (record->start < r->options.changes_from)
+        return OK;
+    if (!record->body_skipped)
+        TRY(rewrites_pages(r->rewrites, record, emit_change, r, &read, err));
+    if (!read)
+        put_pages(r, record);
+    return OK;
+}
+
+static enum status xlog_record(struct records *r, const struct wal_record *record, bool forwarded,
                                struct error *err)
 {
     struct xlog_record x;
+    if (!forwarded && (record->info & 0xF0) == XLOG_FPI)
+        return new_pages(r, record, err);
     if (record->body_skipped)
         return OK;
     TRY(xlog_record_parse(record, r->options.major, &x, err));
@@ -499,7 +557,7 @@ enum status records_take(struct records *r, const struct wal_record *record, boo
     case RM_STANDBY_ID:
         return standby_record(r, record, err);
     case RM_XLOG_ID:
-        return xlog_record(r, record, err);
+        return xlog_record(r, record, forwarded, err);
     case RM_DBASE_ID:
         return database_record(r, record, err);
     case RM_RELMAP_ID:

@@ -14,6 +14,9 @@ struct records_options {
     size_t ntemporary;
     /* The oid of the catalog that has this filenode; 0: not known, or none. */
     Oid (*catalog_oid)(void *ctx, struct rel_file_locator locator);
+    /* The file is a user's, whatever the locks of the transaction that made it let believe (notes
+     * C1). NULL: nobody asks. */
+    void (*user_file)(void *ctx, Oid filenode);
     /* A commit changed the shape of these relations (all: perhaps of any), one of which at least is
      * not temporary. Runs with the filter flushed up to the commit's end; returns once the catalog
      * at that moment is known. */

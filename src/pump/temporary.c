@@ -1,7 +1,5 @@
 #include "pump/temporary.h"
-#include "base/bytes.h"
 #include "base/fatal.h"
-#include "pg/change.h"
 
 #include <stdlib.h>
 #include <uthash.h>
@@ -17,15 +15,12 @@ struct oid_page {
 };
 
 struct temporary {
-    unsigned major;
     struct oid_page *pages; /* in the order they were made */
 };
 
-struct temporary *temporary_new(unsigned major)
+struct temporary *temporary_new(void)
 {
-    struct temporary *t = xcalloc(1, sizeof *t);
-    t->major = major;
-    return t;
+    return xcalloc(1, sizeof(struct temporary));
 }
 
 static void page_free(struct temporary *t, struct oid_page *page)
@@ -34,7 +29,7 @@ static void page_free(struct temporary *t, struct oid_page *page)
     free(page);
 }
 
-static void forget_all(struct temporary *t)
+void temporary_forget(struct temporary *t)
 {
     struct oid_page *page, *next;
     HASH_ITER (hh, t->pages, page, next)
@@ -45,7 +40,7 @@ void temporary_free(struct temporary *t)
 {
     if (t == NULL)
         return;
-    forget_all(t);
+    temporary_forget(t);
     free(t);
 }
 
@@ -57,7 +52,7 @@ static struct oid_page *page_find(const struct temporary *t, Oid oid)
     return page;
 }
 
-static void set(struct temporary *t, Oid oid, bool is_temporary)
+void temporary_set(struct temporary *t, Oid oid, bool is_temporary)
 {
     struct oid_page *page = page_find(t, oid);
     uint8_t bit = (uint8_t)(1u << oid % 8);
@@ -74,41 +69,8 @@ static void set(struct temporary *t, Oid oid, bool is_temporary)
     *byte = is_temporary ? *byte | bit : *byte & (uint8_t)~bit;
 }
 
-void temporary_add(struct temporary *t, const Oid *oids, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        set(t, oids[i], true);
-}
-
 bool temporary_contains(const struct temporary *t, Oid oid)
 {
     const struct oid_page *page = page_find(t, oid);
     return page != NULL && (page->bits[oid % PAGE_OIDS / 8] >> oid % 8 & 1);
-}
-
-/* catalog/pg_class.h: oid is the first column, relpersistence follows only columns of fixed length
- * that are never null; 18 has relallfrozen before it. */
-static enum status take_row(void *ctx, const struct change *change, struct error *err)
-{
-    struct temporary *t = ctx;
-    const struct raw_tuple *tuple = &change->new_tuple;
-    uint32_t data = tuple->hoff - SizeofHeapTupleHeader;
-    uint32_t persistence = data + (t->major >= 18 ? 118 : 114);
-    if (change->kind != CHANGE_INSERT)
-        return OK;
-    if (tuple->hoff < SizeofHeapTupleHeader || persistence >= tuple->body_len)
-        return error_lsn(err, ERR_DATA, change->lsn, "a row of pg_class is too short");
-    set(t, u32_at(tuple->body + data), tuple->body[persistence] == 't');
-    return OK;
-}
-
-void temporary_record(struct temporary *t, const struct wal_record *record)
-{
-    bool incomplete;
-    struct error err;
-    bool is_insert = record->rmid == RM_HEAP2_ID || (record->info & 0x70) == 0x00;
-    if (!is_insert) /* the relation of a row does not become another, nor temporary */
-        return;
-    if (heap_record_changes(record, take_row, t, &incomplete, &err) != OK || incomplete)
-        forget_all(t);
 }

@@ -9,6 +9,7 @@ enum frame_type {
     FRAME_CHANGE = 1, /* struct change_frame, new body, old body */
     FRAME_AUX,        /* struct aux_frame: a TOAST value of the change frame before it */
     FRAME_TRUNCATE,   /* struct truncate_frame, relation oids */
+    FRAME_PAGES,      /* struct pages_frame */
     FRAME_SEEN,       /* struct frame_head: first record of an xid that concerns our database */
     FRAME_COMMIT,     /* struct xact_frame … */
     FRAME_ABORT,
@@ -59,6 +60,13 @@ struct truncate_frame {
     uint32_t nrelids;
     uint32_t options; /* 1 CASCADE, 2 RESTART_SEQS */
     Oid relids[];
+};
+
+/* The transaction wrote rows to this file that are not among its changes: as whole pages, mostly.
+ */
+struct pages_frame {
+    struct frame_head head;
+    struct rel_file_locator locator;
 };
 
 /* Commit, abort, prepare; two-phase ends come as COMMIT / ABORT of the prepared xid. */

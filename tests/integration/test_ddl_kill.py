@@ -21,6 +21,7 @@ CHANGES = {
     "drop_and_make": ("DROP TABLE {t}; CREATE TABLE {t} (n int NOT NULL, id bigint PRIMARY KEY)", "{t}"),
     "truncate": ("TRUNCATE {t}", "{t}"),
     "retype": ("ALTER TABLE {t} ALTER v TYPE int USING length(v)", "{t}"),
+    "key": ("ALTER TABLE {t} DROP CONSTRAINT {t}_pkey, ADD PRIMARY KEY (n, id)", "{t}"),
 }
 # In the order in which a change meets them, and how many passes are tried at most: of those that come at
 # any time, too.
@@ -29,7 +30,7 @@ POINTS = {
     "insert-after-ack": 2, "manifest-before-save": 3, "file-before-rename": 2, "file-after-rename": 2,
     "manifest-after-save": 3, "statement-before": 6, "statement-after": 6, "alter-before": 6, "alter-after": 6,
     "rename-before": 4, "rename-after": 4, "reorder-after-commit": 3, "resync-before-open": 2, "resync-copying": 2,
-    "resync-copied": 2, "resync-exchanged": 2, "resync-done": 2,
+    "resync-copied": 2, "resync-exchanged": 2, "resync-done": 2, "generation-sent": 2, "generation-exchanged": 2,
 }
 # What each must have passed, else the matrix has a hole.
 PASSED = {
@@ -40,7 +41,8 @@ PASSED = {
     "drop_table": ("statement-before", "statement-after"),
     "drop_and_make": ("statement-before", "statement-after"),
     "truncate": ("statement-before", "statement-after"),
-    "retype": ("resync-before-open", "resync-copying", "resync-exchanged", "resync-done"),
+    "retype": ("generation-sent", "resync-exchanged", "generation-exchanged"),
+    "key": ("resync-before-open", "resync-copying", "resync-exchanged", "resync-done"),
 }
 EVERY = ("boundary-before-capture", "catalog-log-before-sync", "manifest-before-save", "manifest-after-save",
          "reorder-after-commit")
@@ -126,7 +128,7 @@ def matrix(source, daemons):
 @pytest.mark.fault_points
 def test_some(matrix):
     for name, point, n in (("drop_and_make", "statement-after", 1), ("truncate", "statement-after", 1),
-                           ("retype", "resync-exchanged", 1)):
+                           ("retype", "generation-exchanged", 1), ("key", "resync-exchanged", 1)):
         assert matrix.round(name, point, n), (name, point)
 
 

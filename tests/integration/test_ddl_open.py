@@ -2,6 +2,7 @@
 nothing waits for them. And catalogs that get new files while the stream is read."""
 
 import os
+import pathlib
 import signal
 import time
 
@@ -212,3 +213,43 @@ def undo(cursor, n):
                  "ALTER TABLE IF EXISTS b_ RENAME TO b", f"DELETE FROM b WHERE id = {n}"):
         cursor.execute(part)
     return False
+
+
+@pytest.mark.parametrize("lock", ["LOCK pg_class IN ACCESS EXCLUSIVE MODE", "REINDEX TABLE pg_attribute",
+                                  "CLUSTER pg_proc USING pg_proc_oid_index"])
+@pytest.mark.parametrize("major", majors(15))
+def test_tables_beside_a_catalog_lock(sources, daemons, major, lock):
+    """Files made by a transaction that locks a catalog are taken for catalogs' until it is known whose they
+    are: tables that it makes, rewrites and empties have all their rows, and their rows stay out of the shadow."""
+    source = sources(major)
+    source.app("CREATE TABLE keyed (id int PRIMARY KEY, n int, v text);"
+               "INSERT INTO keyed SELECT i, i, repeat(md5(i::text), 100) FROM generate_series(1, 100) i;"
+               "CREATE TABLE keyless (n int, v text); INSERT INTO keyless SELECT i, i FROM generate_series(1, 100) i;"
+               "CREATE TABLE emptied (n int, v text); INSERT INTO emptied SELECT i, i FROM generate_series(1, 100) i;"
+               "CREATE TABLE large (n int, v text); ALTER TABLE large ALTER v SET STORAGE EXTERNAL")
+    daemon = daemons(source).start()
+    daemon.wait_state("streaming")
+    source.app(f"BEGIN; {lock}; CREATE TABLE made (id int PRIMARY KEY, v text); ALTER TABLE made ALTER v SET STORAGE EXTERNAL;"
+               "INSERT INTO made SELECT i, repeat('secret', 1000) FROM generate_series(1, 50) i;"
+               "ALTER TABLE keyed ALTER n TYPE bigint; INSERT INTO keyed VALUES (1000, 1);"
+               "ALTER TABLE keyless ALTER n TYPE bigint; INSERT INTO keyless VALUES (1000, 1);"
+               "TRUNCATE emptied, large; INSERT INTO emptied VALUES (5, 'secret');"
+               "INSERT INTO large VALUES (1, repeat('secret', 1000)); COMMIT")
+    source.app("INSERT INTO made VALUES (100, 'a'); INSERT INTO keyed VALUES (2000, 1); INSERT INTO emptied VALUES (6, 'b');"
+               "UPDATE keyless SET v = v || 'x' WHERE n % 3 = 0; UPDATE large SET n = 2; UPDATE made SET v = v || 'y' WHERE id = 3")
+    daemon.wait_caught_up()
+    settle(daemon)
+    parity.assert_equal(source, daemon)
+    copied = {line.split("table=")[1].split()[0] for line in daemon.log_text().split("\n") if "table is copied again" in line}
+    assert copied == {'"public.emptied"', '"public.large"'}
+    daemon.kill()
+    source.app("DELETE FROM made WHERE id = 7; UPDATE keyed SET n = 8 WHERE id = 9; INSERT INTO emptied VALUES (7, 'never there');"
+               "INSERT INTO large VALUES (3, repeat('secret', 1000)); DELETE FROM large WHERE n = 2")
+    daemon.start().wait_state("streaming")
+    daemon.wait_caught_up()
+    settle(daemon)
+    parity.assert_equal(source, daemon)
+    daemon.stop()
+    kept = b"".join(path.read_bytes() for path in (pathlib.Path(daemon.state_dir) / "shadow" / "base").rglob("*")
+                    if path.is_file())
+    assert b"never there" not in kept

@@ -117,6 +117,33 @@ static inline void catalog_insert(struct harness *h, TransactionId xid, XLogRecP
     insert_at(h, xid, 0, lsn, table_file(OUR_DB, 1259), true);
 }
 
+/* INSERT of a row of pg_class (catalog/pg_class.h), of which only this counts. */
+struct class_put {
+    Oid oid, filenode;
+    const char *name; /* NULL: empty */
+    char persistence;
+};
+static inline void class_insert(struct harness *h, unsigned major, TransactionId xid,
+                                XLogRecPtr lsn, Oid file, struct class_put row)
+{
+    static const struct buf main = {(uint8_t *)"\3\0\0", 3, 3};
+    CLEANUP_BUF struct buf tuple = {0};
+    char name[64] = "";
+    snprintf(name, sizeof name, "%s", row.name == NULL ? "" : row.name);
+    buf_put(&tuple, "\x21\0\x01\x09\x20", 5); /* a null bitmap: 32 bytes of header */
+    buf_put_zeros(&tuple, 32 - 23);
+    buf_put_u32(&tuple, row.oid);
+    buf_put(&tuple, name, sizeof name);
+    buf_put_zeros(&tuple, 88 - 4 - sizeof name);
+    buf_put_u32(&tuple, row.filenode);
+    buf_put_zeros(&tuple, (major >= 18 ? 118 : 114) - 92);
+    buf_put_u8(&tuple, (uint8_t)row.persistence);
+    buf_put_zeros(&tuple, 30);
+    struct wal_record r = record_of(RM_HEAP_ID, 0x00, xid, lsn, &main);
+    record_block(&r, table_file(OUR_DB, file), &tuple);
+    take(h, &r, true);
+}
+
 static inline void outcome(struct harness *h, uint8_t info, TransactionId xid, XLogRecPtr lsn,
                            struct outcome o)
 {

@@ -6,23 +6,6 @@
 #define NEW_FILE 30000u
 #define NAMESPACE_FILE 2615u
 
-/* INSERT of a row of pg_class (catalog/pg_class.h) of which only oid and relpersistence count. */
-static void class_insert(struct harness *h, unsigned major, TransactionId xid, XLogRecPtr lsn,
-                         Oid file, Oid oid, char persistence)
-{
-    static const struct buf main = {(uint8_t *)"\3\0\0", 3, 3};
-    CLEANUP_BUF struct buf tuple = {0};
-    buf_put(&tuple, "\x21\0\x01\x09\x20", 5); /* a null bitmap: 32 bytes of header */
-    buf_put_zeros(&tuple, 32 - 23);
-    buf_put_u32(&tuple, oid);
-    buf_put_zeros(&tuple, (major >= 18 ? 118 : 114) - 4);
-    buf_put_u8(&tuple, (uint8_t)persistence);
-    buf_put_zeros(&tuple, 30);
-    struct wal_record r = record_of(RM_HEAP_ID, 0x00, xid, lsn, &main);
-    record_block(&r, table_file(OUR_DB, file), &tuple);
-    take(h, &r, true);
-}
-
 static void relmap_take(struct harness *h, XLogRecPtr lsn, Oid db, Oid filenode)
 {
     CLEANUP_BUF struct buf map = {0}, main = {0};
@@ -56,14 +39,17 @@ static void test_only_temporary(void **state)
     for (unsigned major = 15; major <= 18; major++) {
         struct harness h;
         harness_init(&h, major, 0, 0);
-        class_insert(&h, major, 700, 1000, 1259, TEMP, 't');
+        class_insert(&h, major, 700, 1000, 1259,
+                     (struct class_put){.oid = TEMP, .persistence = 't'});
         commit_of(&h, 700, 1100, TEMP, 0);
         assert_int_equal(h.calls, 0); /* created */
         harness_fini(&h);
 
         harness_init(&h, major, 0, 0);
-        class_insert(&h, major, 700, 1000, 1259, TEMP, 't');
-        class_insert(&h, major, 700, 1050, 1259, TABLE, 'p');
+        class_insert(&h, major, 700, 1000, 1259,
+                     (struct class_put){.oid = TEMP, .persistence = 't'});
+        class_insert(&h, major, 700, 1050, 1259,
+                     (struct class_put){.oid = TABLE, .persistence = 'p'});
         commit_of(&h, 700, 1100, TEMP, TABLE);
         assert_int_equal(h.calls, 1); /* not alone */
         assert_int_equal(h.call[0].n, 2);
@@ -73,10 +59,12 @@ static void test_only_temporary(void **state)
         insert_at(&h, 702, 0, 1300, table_file(OUR_DB, 1249), true);
         commit_of(&h, 702, 1340, TEMP + 7, 0);
         assert_int_equal(h.calls, 2); /* one nobody knows */
-        class_insert(&h, major, 703, 1400, 1259, TEMP, 'p');
+        class_insert(&h, major, 703, 1400, 1259,
+                     (struct class_put){.oid = TEMP, .persistence = 'p'});
         commit_of(&h, 703, 1440, TEMP, 0);
         assert_int_equal(h.calls, 3); /* its oid came round */
-        class_insert(&h, major, 704, 1500, 1259, TABLE, 'u');
+        class_insert(&h, major, 704, 1500, 1259,
+                     (struct class_put){.oid = TABLE, .persistence = 'u'});
         commit_of(&h, 704, 1540, TABLE, 0);
         assert_int_equal(h.calls, 4);
         harness_fini(&h);
@@ -89,7 +77,7 @@ static void test_unreadable_row(void **state)
     struct harness h;
     (void)state;
     harness_init(&h, 15, 0, 0);
-    class_insert(&h, 15, 700, 1000, 1259, TEMP, 't');
+    class_insert(&h, 15, 700, 1000, 1259, (struct class_put){.oid = TEMP, .persistence = 't'});
     catalog_insert(&h, 701, 1050); /* three bytes of a row */
     commit_of(&h, 700, 1100, TEMP, 0);
     assert_int_equal(h.calls, 1);
@@ -121,10 +109,11 @@ static void test_pg_class_moves(void **state)
     (void)state;
     harness_init(&h, 16, 0, 0);
     relmap_take(&h, 900, OTHER_DB, 40000);
-    class_insert(&h, 16, 700, 1000, 1259, TEMP, 't');
+    class_insert(&h, 16, 700, 1000, 1259, (struct class_put){.oid = TEMP, .persistence = 't'});
     relmap_take(&h, 1100, OUR_DB, NEW_FILE);
-    class_insert(&h, 16, 700, 1200, NEW_FILE, TEMP + 1, 't');
-    class_insert(&h, 16, 700, 1300, 1259, TEMP + 2, 't');
+    class_insert(&h, 16, 700, 1200, NEW_FILE,
+                 (struct class_put){.oid = TEMP + 1, .persistence = 't'});
+    class_insert(&h, 16, 700, 1300, 1259, (struct class_put){.oid = TEMP + 2, .persistence = 't'});
     commit_of(&h, 700, 1400, TEMP, TEMP + 1);
     assert_int_equal(h.calls, 0);
     insert_at(&h, 701, 0, 1500, table_file(OUR_DB, 1249), true);
@@ -141,7 +130,7 @@ static void test_bounds(void **state)
     (void)state;
     harness_init(&h, 15, 0, 0);
     for (Oid oid = TEMP; oid <= last; oid += 32768)
-        class_insert(&h, 15, 700, 1000, 1259, oid, 't');
+        class_insert(&h, 15, 700, 1000, 1259, (struct class_put){.oid = oid, .persistence = 't'});
     commit_of(&h, 700, 1100, last, last - 200 * 32768);
     assert_int_equal(h.calls, 0);
     insert_at(&h, 701, 0, 1200, table_file(OUR_DB, 1249), true);
