@@ -2,56 +2,10 @@
  */
 #include "base/log.h"
 #include "pg/oids.h"
-#include "pipeline/reorder.h"
+#include "pipeline/ddl_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-struct boundary {
-    struct reorder *r;
-    const struct xact_frame *commit;
-    const struct ddl_facts *facts;
-    bool *fenced; /* nothing has been sent since */
-};
-
-static bool is_truncated(const struct boundary *b, Oid oid)
-{
-    for (size_t i = 0; i < b->facts->ntruncated; i++)
-        if (b->facts->truncated[i] == oid)
-            return true;
-    return false;
-}
-
-static bool is_among(struct rel_file_locator locator, const struct rel_file_locator *files,
-                     size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (rel_file_locator_equal(files[i], locator))
-            return true;
-    return false;
-}
-
-static bool has_inserts(const struct boundary *b, struct rel_file_locator locator)
-{
-    return is_among(locator, b->facts->inserted, b->facts->ninserted);
-}
-
-static bool has_pages(const struct boundary *b, struct rel_file_locator locator)
-{
-    return is_among(locator, b->facts->pages, b->facts->npages);
-}
-
-static Oid root_of(const struct rel_desc *d)
-{
-    return d->root_oid == 0 ? d->oid : d->root_oid;
-}
-
-/* True if a copy already has what this commit did to the table. */
-static bool is_covered(struct tables *t, Oid root, XLogRecPtr lsn)
-{
-    struct table_entry *e = tables_find(t, root);
-    return e != NULL && lsn <= atomic_load(&e->covered);
-}
 
 static enum status again(const struct boundary *b, const struct rel_desc *d,
                          enum resync_cause cause, const char *reason, struct error *err)
@@ -59,39 +13,12 @@ static enum status again(const struct boundary *b, const struct rel_desc *d,
     /* a partition's rows are part of a table that is right otherwise */
     bool keep = cause == RESYNC_PARTITION;
     struct table_entry *e = tables_find(b->r->tables, root_of(d));
-    if (is_covered(b->r->tables, root_of(d), b->commit->end))
+    if (ddl_is_covered(b->r->tables, root_of(d), b->commit->end))
         return OK;
     if (e != NULL && atomic_load(&e->life) == TABLE_LIFE_SKIPPED &&
         !tables_selects(b->r->tables, d))
         return OK;
     return tables_resync(b->r->tables, root_of(d), b->commit->end, cause, reason, keep, err);
-}
-
-/* A transaction that was open when the load began may have written rows before it that are only in
- * pages which the load did not know of. */
-static bool began_before_load(const struct boundary *b)
-{
-    return atomic_load(&b->r->load_guard) && b->commit->head.xid != InvalidTransactionId &&
-           xid_precedes(b->commit->head.xid, b->r->options.load_xid);
-}
-
-/* Rows were written to a file that the transaction itself made and left: where it was a CLUSTER
- * that left it, the file that took its place has them only as whole pages. Whose it was is not
- * known. */
-static bool left_a_file(const struct boundary *b)
-{
-    const struct rel_file_locator *dropped = xact_frame_dropped(b->commit);
-    for (uint32_t i = 0; i < b->commit->ndropped; i++) {
-        bool toast;
-        if (!has_inserts(b, dropped[i]))
-            continue;
-        struct rel_desc *owner =
-            history_by_locator(b->r->history, dropped[i], b->commit->end, &toast);
-        rel_desc_unref(owner);
-        if (owner == NULL)
-            return true;
-    }
-    return false;
 }
 
 static enum status relation_added(const struct boundary *b, const struct rel_desc *now,
@@ -101,10 +28,10 @@ static enum status relation_added(const struct boundary *b, const struct rel_des
     if (root_of(now) == now->oid && relation_refused(now) == NULL)
         TRY(reorder_barrier(b->r, err));
     TRY(tables_add(b->r->tables, now, TABLES_KEEP, b->commit->end, err));
-    if (began_before_load(b))
+    if (ddl_began_before_load(b))
         return again(b, now, RESYNC_LOAD,
                      "created by a transaction that was open when the load began", err);
-    if (now->locator.rel_number != 0 && (left_a_file(b) || has_pages(b, now->locator)))
+    if (now->locator.rel_number != 0 && (ddl_left_a_file(b) || ddl_has_pages(b, now->locator)))
         return again(b, now, RESYNC_REWRITE, "created and rewritten in one transaction", err);
     return OK;
 }
@@ -152,7 +79,7 @@ static enum status reshape(const struct boundary *b, const struct rel_desc *befo
     *ret_done = false;
     if (e == NULL)
         return OK;
-    if (b->commit->end <= e->shaped || is_covered(b->r->tables, now->oid, b->commit->end)) {
+    if (b->commit->end <= e->shaped || ddl_is_covered(b->r->tables, now->oid, b->commit->end)) {
         *ret_done = true; /* never back to an older shape */
         return OK;
     }
@@ -237,8 +164,9 @@ static bool follows_root(const struct rel_desc *before, const struct rel_desc *n
 static bool may_stay(const struct boundary *b, const struct rel_desc *before,
                      const struct rel_desc *now)
 {
-    return root_of(before) == before->oid && root_of(now) == now->oid && !began_before_load(b) &&
-           (rel_file_locator_equal(before->locator, now->locator) || is_truncated(b, now->oid));
+    return root_of(before) == before->oid && root_of(now) == now->oid &&
+           !ddl_began_before_load(b) &&
+           (rel_file_locator_equal(before->locator, now->locator) || ddl_is_truncated(b, now->oid));
 }
 
 /* VACUUM FULL or CLUSTER of the TOAST table alone: the new file comes as whole pages. */
@@ -248,63 +176,31 @@ static bool toast_rewritten(const struct boundary *b, const struct rel_desc *bef
     return before->toast_oid != InvalidOid && before->toast_oid == now->toast_oid &&
            before->toast_locator.spc_oid == now->toast_locator.spc_oid &&
            !rel_file_locator_equal(before->toast_locator, now->toast_locator) &&
-           !is_truncated(b, now->oid);
-}
-
-/* The transaction made the file and wrote every row in it to the WAL (notes B8). */
-static bool is_new_generation(const struct boundary *b, const struct rel_desc *before,
-                              const struct rel_desc *now)
-{
-    const struct table_entry *e = tables_find(b->r->tables, now->oid);
-    return e != NULL && root_of(before) == before->oid && root_of(now) == now->oid &&
-           before->relkind == 'r' && now->relkind == 'r' &&
-           !rel_file_locator_equal(before->locator, now->locator) &&
-           strcmp(before->schema, now->schema) == 0 && strcmp(before->name, now->name) == 0 &&
-           has_inserts(b, now->locator) && !has_pages(b, now->locator) && !began_before_load(b) &&
-           b->commit->end > b->r->options.load_end &&
-           !is_covered(b->r->tables, now->oid, b->commit->end);
-}
-
-/* *ret_done: its rows go to a new generation of the table. */
-static enum status rewritten(const struct boundary *b, const struct rel_desc *before,
-                             const struct rel_desc *now, bool *ret_done, struct error *err)
-{
-    CLEANUP_FREE char *reason = NULL;
-    *ret_done = false;
-    if (!is_new_generation(b, before, now))
-        return OK;
-    struct table_entry *e = tables_find(b->r->tables, now->oid);
-    TRY(generation_begin(b->r, e, now, b->commit->end, &reason, err));
-    *ret_done = reason == NULL;
-    if (reason != NULL)
-        log_info("msg=\"a rewrite's rows are not taken from the WAL\" table=%s lsn=" LSN_FMT
-                 " reason=%s",
-                 LOG_Q(e->name), LSN_ARGS(b->commit->end), LOG_Q(reason));
-    return OK;
+           !ddl_is_truncated(b, now->oid);
 }
 
 static enum status file_changed(const struct boundary *b, const struct rel_desc *before,
                                 const struct rel_desc *now, struct error *err)
 {
-    bool truncated = is_truncated(b, now->oid), left = left_a_file(b), done = false;
-    if (began_before_load(b))
+    bool truncated = ddl_is_truncated(b, now->oid), left = ddl_left_a_file(b), done = false;
+    if (ddl_began_before_load(b))
         return again(b, now, RESYNC_LOAD,
                      "moved to another file by a transaction that was open when the load began",
                      err);
     /* a TRUNCATE alone has few rows to be sent, and is carried as what it is */
     if (!truncated || left)
-        TRY(rewritten(b, before, now, &done, err));
+        TRY(ddl_rewritten(b, now, &done, err));
     if (done)
         return OK;
     /* VACUUM FULL, CLUSTER and SET TABLESPACE log whole pages; an ALTER that rewrites logs every
      * row as an INSERT, perhaps with another key (notes B8) */
-    if (!truncated && has_inserts(b, now->locator))
+    if (!truncated && ddl_has_inserts(b, now->locator))
         return again(b, now, RESYNC_REWRITE, "rewritten by ALTER TABLE", err);
     /* what it wrote to the old file went with that file, and is in the new one only as pages */
-    if (!truncated && has_inserts(b, before->locator))
+    if (!truncated && ddl_has_inserts(b, before->locator))
         return again(b, now, RESYNC_REWRITE,
                      "rewritten or moved by a transaction that had changed it before", err);
-    if (truncated && (left || has_pages(b, now->locator)))
+    if (truncated && (left || ddl_has_pages(b, now->locator)))
         return again(b, now, RESYNC_REWRITE, "emptied and rewritten in one transaction", err);
     /* SET TABLESPACE keeps the row's TIDs, VACUUM FULL and CLUSTER do not */
     if (now->identity == IDENTITY_TID && !truncated &&
@@ -324,7 +220,7 @@ static enum status relation_changed(const struct boundary *b, const struct rel_d
         if (!done && may_stay(b, before, now))
             TRY(reshape(b, before, now, &done, err));
         if (!done)
-            TRY(rewritten(b, before, now, &generation, err));
+            TRY(ddl_rewritten(b, now, &generation, err));
         if (generation)
             return OK;
         if (!done)
@@ -479,7 +375,7 @@ static enum status truncate_leaf(struct reorder *r, const struct truncate_frame 
     struct rel_desc *d = history_by_oid(r->history, oid, lsn);
     enum status st = OK;
     if (d != NULL && root_of(d) != oid && !truncates(f, root_of(d)) &&
-        !is_covered(r->tables, root_of(d), lsn))
+        !ddl_is_covered(r->tables, root_of(d), lsn))
         st = tables_resync(r->tables, root_of(d), lsn, RESYNC_PARTITION,
                            "TRUNCATE of one of its partitions", true, err);
     rel_desc_unref(d);

@@ -12,7 +12,7 @@ struct generation {
     struct target **fresh;
 };
 
-static bool is_replicated(const struct tables *t, const struct table_entry *e)
+static bool is_replicated(struct tables *t, const struct table_entry *e)
 {
     for (size_t i = 0; i < tables_options_of(t)->ndestinations; i++)
         if (e->targets[i] != NULL && target_is_open(e->targets[i]))
@@ -52,6 +52,14 @@ enum status generation_begin(struct reorder *r, struct table_entry *e, const str
     log_info("msg=\"table rewritten, its rows are taken from the WAL\" table=%s lsn=" LSN_FMT,
              LOG_Q(e->name), LSN_ARGS(lsn));
     return OK;
+}
+
+bool generation_is_begun(const struct reorder *r, const struct table_entry *e)
+{
+    for (size_t i = 0; i < r->ngenerations; i++)
+        if (r->generations[i].table == e)
+            return true;
+    return false;
 }
 
 void generations_forget(struct reorder *r)

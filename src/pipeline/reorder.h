@@ -101,6 +101,7 @@ enum status reorder_fence(struct reorder *r, struct error *err) CHECKED;
  * NULL if the table is open for them, else why it cannot be. */
 enum status generation_begin(struct reorder *r, struct table_entry *e, const struct rel_desc *now,
                              XLogRecPtr lsn, char **ret_reason, struct error *err) CHECKED;
+bool generation_is_begun(const struct reorder *r, const struct table_entry *e);
 /* The transaction's rows are sent: the tables begun take their places. */
 enum status generation_end(struct reorder *r, XLogRecPtr lsn, struct error *err) CHECKED;
 void generations_forget(struct reorder *r);

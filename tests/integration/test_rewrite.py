@@ -115,6 +115,31 @@ def test_what_the_wal_does_not_say(source, daemons, kind):
         remove_dir(directory)
 
 
+@pytest.mark.parametrize("kind", KEYS)
+def test_partitioned(source, daemons, kind):
+    """All partitions are rewritten, or the table is copied; one that is empty has no rows to write."""
+    for t in ("parts", "one_alone", "one_emptied"):
+        source.app(f"CREATE TABLE {t} (id int {KEYS[kind]}, n int, v text) PARTITION BY RANGE (id);"
+                   f"CREATE TABLE {t}_b (v text, id int NOT NULL {KEYS[kind]}, n int);"
+                   f"ALTER TABLE {t} ATTACH PARTITION {t}_b FOR VALUES FROM (100) TO (200);"
+                   f"CREATE TABLE {t}_a PARTITION OF {t} FOR VALUES FROM (0) TO (100);"
+                   f"CREATE TABLE {t}_empty PARTITION OF {t} FOR VALUES FROM (200) TO (300);"
+                   f"INSERT INTO {t} SELECT i, i, repeat(md5(i::text), 100) FROM generate_series(1, 199) i")
+    daemon = daemons(source).start()
+    daemon.wait_state("streaming")
+    source.app("BEGIN; DELETE FROM parts WHERE id % 7 = 0; DELETE FROM parts WHERE id > 100 AND id % 11 = 1; UPDATE parts SET id = id + 100 WHERE id % 11 = 0 AND id < 100 AND (id + 100) % 11 = 1;"
+               "ALTER TABLE parts ALTER n TYPE bigint; INSERT INTO parts VALUES (205, 1, 'x'); COMMIT;"
+               "UPDATE parts SET v = 'after' WHERE id % 3 = 0; INSERT INTO parts VALUES (206, 1, 'y')")
+    assert_in_place(source, daemon)
+    assert "table rewritten, its rows are taken from the WAL" in daemon.log_text()
+    run(source, "VACUUM FULL one_alone_a")
+    source.app("BEGIN; TRUNCATE one_emptied_a; ALTER TABLE one_emptied ALTER n TYPE bigint; COMMIT;"
+               "UPDATE one_alone SET n = n + 1; INSERT INTO one_emptied VALUES (50, 1)")
+    daemon.wait_caught_up()
+    settle(daemon)
+    parity.assert_equal(source, daemon)
+
+
 class Writers(Background):
     def __init__(self, source):
         super().__init__()
