@@ -25,9 +25,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOPICS = {
     "drill": ["test_drill*.py", "test_restart*.py", "test_xacts*.py", "test_source_loss*.py",
               "test_unseen*.py"],
-    "ddl": ["test_ddl*.py"],
+    "ddl": ["test_ddl*.py", "test_rewrite*.py", "test_temporary*.py"],
     "types": ["test_types*.py"],
-    "load": ["test_load*.py", "test_toast*.py"],
+    "load": ["test_load*.py", "test_toast*.py", "test_resync*.py"],
     "clickhouse": ["test_engine*.py", "test_client*.py"],
 }
 FUZZ_SECONDS_CI = 10

@@ -217,6 +217,16 @@ class Chaos:
             self.connection.rollback()
         else:
             self.connection.commit()
+        if self.rng.random() < 0.03:
+            self.vacuum_full()
+
+    def vacuum_full(self):
+        """In no transaction block, unlike all else."""
+        name, _, _ = self.table("rp")
+        self.connection.rollback()
+        self.connection.autocommit = True
+        self.run(f"VACUUM FULL {name}")
+        self.connection.autocommit = False
 
     def close(self):
         self.connection.close()
