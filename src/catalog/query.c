@@ -323,8 +323,38 @@ void catalog_query_free(struct rel_desc **descs, size_t n)
     free(descs);
 }
 
-static enum status build(PGconn *conn, const PGresult *rels, const PGresult *atts,
-                         struct rel_desc ***ret, size_t *ret_n, struct error *err)
+/* Leaves of tables that are split; their roots may not be among the relations read. */
+static enum status split_roots(PGconn *conn, const struct catalog_split *split,
+                               struct rel_desc **descs, size_t n, struct error *err)
+{
+    CLEANUP_BUF struct buf list = {0};
+    PGresult *r = NULL;
+    for (size_t i = 0; i < n; i++)
+        if (descs[i]->relkind == 'r' && descs[i]->root_oid != descs[i]->oid)
+            buf_printf(&list, "%c%u", list.len == 0 ? '{' : ',', descs[i]->root_oid);
+    if (list.len == 0)
+        return OK;
+    buf_printf(&list, "}");
+    TRY(catalog_query_run(conn,
+                          "SELECT c.oid, n.nspname, c.relname FROM pg_catalog.pg_class c "
+                          "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
+                          "WHERE c.oid = ANY ($1::pg_catalog.oid[])",
+                          buf_cstr(&list), "the roots of partitions", 3, &r, err));
+    for (int row = 0; row < PQntuples(r); row++) {
+        Oid root = catalog_query_oid(r, row, 0);
+        if (!split->is_split(split->ctx, text(r, row, 1), text(r, row, 2)))
+            continue;
+        for (size_t i = 0; i < n; i++)
+            if (descs[i]->relkind == 'r' && descs[i]->root_oid == root)
+                descs[i]->root_oid = descs[i]->oid;
+    }
+    PQclear(r);
+    return OK;
+}
+
+static enum status build(PGconn *conn, const struct catalog_split *split, const PGresult *rels,
+                         const PGresult *atts, struct rel_desc ***ret, size_t *ret_n,
+                         struct error *err)
 {
     size_t n = (size_t)PQntuples(rels);
     struct rel_desc **descs = xcalloc(n, sizeof *descs);
@@ -337,6 +367,8 @@ static enum status build(PGconn *conn, const PGresult *rels, const PGresult *att
     }
     if (st == OK)
         st = catalog_query_types(conn, descs, n, err);
+    if (st == OK && split != NULL)
+        st = split_roots(conn, split, descs, n, err);
     if (st != OK) {
         catalog_query_free(descs, n);
         return st;
@@ -348,8 +380,8 @@ static enum status build(PGconn *conn, const PGresult *rels, const PGresult *att
     return OK;
 }
 
-static enum status read_both(PGconn *conn, const char *list, struct rel_desc ***ret, size_t *ret_n,
-                             struct error *err)
+static enum status read_both(PGconn *conn, const struct catalog_split *split, const char *list,
+                             struct rel_desc ***ret, size_t *ret_n, struct error *err)
 {
     const char *which = list != NULL ? "c.oid = ANY ($1::pg_catalog.oid[])" : "c.oid >= 16384";
     CLEANUP_FREE char *rels_sql = xasprintf("%s%s ORDER BY c.oid", relations_sql, which);
@@ -362,7 +394,7 @@ static enum status read_both(PGconn *conn, const char *list, struct rel_desc ***
     if (st == OK)
         st = catalog_query_run(conn, atts_sql, list, "pg_attribute", A_COLUMNS, &atts, err);
     if (st == OK)
-        st = build(conn, rels, atts, ret, ret_n, err);
+        st = build(conn, split, rels, atts, ret, ret_n, err);
     PQclear(rels);
     PQclear(atts);
     return st;
@@ -370,6 +402,14 @@ static enum status read_both(PGconn *conn, const char *list, struct rel_desc ***
 
 enum status catalog_query_read(PGconn *conn, unsigned major, const Oid *oids, size_t noids,
                                struct rel_desc ***ret, size_t *ret_n, struct error *err)
+{
+    return catalog_query_read_split(conn, major, NULL, oids, noids, ret, ret_n, err);
+}
+
+enum status catalog_query_read_split(PGconn *conn, unsigned major,
+                                     const struct catalog_split *split, const Oid *oids,
+                                     size_t noids, struct rel_desc ***ret, size_t *ret_n,
+                                     struct error *err)
 {
     CLEANUP_BUF struct buf list = {0};
     bool own = PQtransactionStatus(conn) == PQTRANS_IDLE;
@@ -381,7 +421,7 @@ enum status catalog_query_read(PGconn *conn, unsigned major, const Oid *oids, si
     if (own)
         TRY(catalog_query_run(conn, "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", NULL,
                               "the catalog", 0, NULL, err));
-    enum status st = read_both(conn, oids != NULL ? buf_cstr(&list) : NULL, ret, ret_n, err);
+    enum status st = read_both(conn, split, oids != NULL ? buf_cstr(&list) : NULL, ret, ret_n, err);
     if (own) { /* nothing was written: what COMMIT says changes nothing about what was read */
         PGresult *ended = PQexec(conn, st == OK ? "COMMIT" : "ROLLBACK");
         PQclear(ended);

@@ -24,6 +24,16 @@
  * any other type it is the text form, and missing_is_text is set. */
 enum status catalog_query_read(PGconn *conn, unsigned major, const Oid *oids, size_t noids,
                                struct rel_desc ***ret, size_t *ret_n, struct error *err) CHECKED;
+/* Which partitioned tables are none here: each of their leaves is a table of its own. */
+struct catalog_split {
+    bool (*is_split)(void *ctx, const char *schema, const char *table);
+    void *ctx;
+};
+/* The same with the leaves of such tables as roots of their own. */
+enum status catalog_query_read_split(PGconn *conn, unsigned major,
+                                     const struct catalog_split *split, const Oid *oids,
+                                     size_t noids, struct rel_desc ***ret, size_t *ret_n,
+                                     struct error *err) CHECKED;
 void catalog_query_free(struct rel_desc **descs, size_t n); /* drops the references and the array */
 
 struct catalog_filenode {

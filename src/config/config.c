@@ -132,6 +132,19 @@ static const struct config_table *find_table(const struct config *c, const char 
     return NULL;
 }
 
+bool config_splits(const struct config *c, const char *schema, const char *table)
+{
+    const struct config_table *t = find_table(c, schema, table);
+    return t != NULL && t->partitions == PARTITIONS_LEAF;
+}
+
+void config_split_names(const struct config *c, struct buf *out)
+{
+    for (size_t i = 0; i < c->ntables; i++)
+        if (c->tables[i].partitions == PARTITIONS_LEAF)
+            buf_printf(out, "%s.%s\n", c->tables[i].schema, c->tables[i].name);
+}
+
 static bool list_holds(const struct string_list *list, const char *name)
 {
     for (size_t i = 0; i < list->len; i++) {

@@ -161,6 +161,11 @@ bool config_boot_difference(const struct config *from, const struct config *to,
 
 /* What holds for one source relation at one destination, all defaults applied. Strings borrowed
  * from config or, if they had to be made, written to the two buffers. */
+/* True if each leaf of the partitioned table has a target of its own, under the leaf's name. */
+bool config_splits(const struct config *c, const char *schema, const char *table);
+/* The tables for which that is so: "schema.table", one a line, appended. */
+void config_split_names(const struct config *c, struct buf *out);
+
 struct config_target {
     bool replicate;
     const char *reason; /* why not, when !replicate */
@@ -175,6 +180,10 @@ struct config_target {
 };
 void config_table_resolve(const struct config *config, const struct config_destination *dest,
                           const char *schema, const char *table, struct config_target *ret);
+/* True if each leaf of the partitioned table has a target of its own, under the leaf's name. */
+bool config_splits(const struct config *c, const char *schema, const char *table);
+/* The tables for which that is so: "schema.table", one a line, appended. */
+void config_split_names(const struct config *c, struct buf *out);
 
 /* A URL or conninfo with the password replaced by ***; malloc'd. */
 char *config_mask_secret(const char *text);

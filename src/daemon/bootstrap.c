@@ -199,8 +199,8 @@ static enum status seed(struct bootstrap *b, XLogRecPtr start_lsn, struct error 
 {
     struct daemon *d = b->d;
     size_t n = 0;
-    TRY(catalog_query_read(source_sql_conn(d->sql), d->source.major, NULL, 0, &b->seed, &b->nseed,
-                           err));
+    TRY(catalog_query_read_split(source_sql_conn(d->sql), d->source.major, daemon_split(d), NULL, 0,
+                                 &b->seed, &b->nseed, err));
     struct rel_desc **kept = xcalloc(b->nseed, sizeof(struct rel_desc *));
     for (size_t i = 0; i < b->nseed; i++)
         if (b->seed[i]->relkind != 't')
@@ -235,6 +235,7 @@ static enum status started(void *ctx, XLogRecPtr start_lsn, uint32_t timeline, s
     d->manifest.load.start_lsn = start_lsn;
     window_facts_set_start(b->facts, start_lsn);
     TRY(seed(b, start_lsn, err));
+    daemon_split_save(d);
     TRY(manifest_save(&d->manifest, d->paths.manifest, err));
     FAULT_POINT("load-started");
     return window_start(b, start_lsn, err);

@@ -99,6 +99,7 @@ static enum status resume(struct daemon *d, struct error *err)
     }
     TRY(daemon_slot_ensure(d, true, err));
     TRY(daemon_storage_open(d, err));
+    TRY(daemon_split_check(d, err));
     TRY(daemon_engines_start(d, err));
     TRY(daemon_shadow_start(d, err));
     TRY(daemon_pipeline_open(d, ack, err));

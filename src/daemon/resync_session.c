@@ -33,8 +33,8 @@ static enum status read_shape(const struct resync_session *c, Oid oid, struct re
     for (unsigned i = 0; i < n; i++)
         oids[i] = (Oid)strtoul(sql_result_get(r, i, 0), NULL, 10);
     sql_result_free(r);
-    return catalog_query_read(source_sql_conn(c->sql), c->d->source.major, oids, n, ret, ret_n,
-                              err);
+    return catalog_query_read_split(source_sql_conn(c->sql), c->d->source.major, daemon_split(c->d),
+                                    oids, n, ret, ret_n, err);
 }
 
 /* Transactions that run, and do or do not have a lock that one needs to write the table: those it

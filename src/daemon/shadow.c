@@ -36,6 +36,7 @@ enum status daemon_shadow_start(struct daemon *d, struct error *err)
         .login_role = d->source.login.name,
         .login_superuser = d->source.login.superuser,
         .major = d->source.major,
+        .split = daemon_split(d),
     };
     struct shadow_walsender *ws = NULL;
     struct shadow_cluster *cluster = NULL;

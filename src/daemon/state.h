@@ -60,6 +60,7 @@ struct daemon {
     struct shadow_walsender *walsender;
     struct shadow_cluster *cluster;
     struct shadow_reader *reader;
+    struct catalog_split split;
     struct boundary boundary;
     struct pump *pump;
     struct toast_store *toast;
@@ -99,6 +100,11 @@ void daemon_paths_free(struct daemon *d);
 /* source.c */
 enum status daemon_source_open(struct daemon *d, struct error *err) CHECKED; /* SQL, facts */
 enum status daemon_preflight(struct daemon *d, bool needs_load, struct error *err) CHECKED;
+/* split.c: NULL if no table is split. */
+const struct catalog_split *daemon_split(struct daemon *d);
+void daemon_split_save(struct daemon *d); /* into the manifest */
+/* A restart: what the tables known are must be what they were. */
+enum status daemon_split_check(struct daemon *d, struct error *err) CHECKED;
 enum status daemon_slot_ensure(struct daemon *d, bool expected, struct error *err) CHECKED;
 
 /* engine.c */

@@ -206,9 +206,12 @@ static enum status limit_waits(struct source_sql *sql, struct error *err)
 
 static enum status watch_sql_open(struct daemon *d, struct source_sql **sql, struct error *err)
 {
-    struct source_sql *fresh = NULL;
-    source_sql_close(*sql);
+    struct source_sql *fresh = NULL, *old;
+    pthread_mutex_lock(&d->lock); /* who stops the daemon may be about to interrupt it */
+    old = *sql;
     *sql = NULL;
+    pthread_mutex_unlock(&d->lock);
+    source_sql_close(old);
     enum status st = source_sql_open(d->config->source.conninfo, APPLICATION_NAME, &fresh, err);
     if (st == OK)
         st = limit_waits(fresh, err);

@@ -45,6 +45,7 @@ void manifest_fini(struct manifest *m)
     free(m->acks);
     free(m->load.targets);
     free(m->slot);
+    free(m->split);
     memset(m, 0, sizeof *m);
 }
 
@@ -52,6 +53,7 @@ void manifest_copy(const struct manifest *from, struct manifest *ret)
 {
     *ret = *from;
     ret->slot = strdup_or_null(from->slot);
+    ret->split = strdup_or_null(from->split);
     ret->acks = NULL;
     ret->nacks = 0;
     ret->load.targets = NULL;
@@ -132,6 +134,11 @@ static void manifest_render(const struct manifest *m, struct buf *out)
     if (m->slot != NULL) {
         buf_printf(out, "slot = ");
         put_quoted(out, m->slot);
+        buf_printf(out, "\n");
+    }
+    if (m->split != NULL) {
+        buf_printf(out, "split = ");
+        put_quoted(out, m->split);
         buf_printf(out, "\n");
     }
     buf_printf(out, "\n[lsn]\n");
@@ -285,7 +292,8 @@ static enum status read_acks(const struct reader *r, const struct toml_value *ro
 static enum status read_root(const struct reader *r, const struct toml_value *root,
                              struct manifest *m)
 {
-    const struct toml_value *version = toml_get(root, "version"), *source, *lsn, *end, *slot;
+    const struct toml_value *version = toml_get(root, "version"), *source, *lsn, *end, *slot,
+                            *split;
     if (version == NULL || version->kind != TOML_INTEGER || version->integer < 1)
         return damaged(r, "version");
     if (version->integer > MANIFEST_VERSION)
@@ -302,6 +310,11 @@ static enum status read_root(const struct reader *r, const struct toml_value *ro
     if (slot != NULL && slot->kind != TOML_STRING)
         return damaged(r, "slot");
     m->slot = slot == NULL ? NULL : xstrdup(slot->string.data);
+    split = toml_get(source, "split");
+    if (split != NULL && (split->kind != TOML_STRING || split->string.len == 0 ||
+                          split->string.data[split->string.len - 1] != '\n'))
+        return damaged(r, "split");
+    m->split = split == NULL ? NULL : xstrdup(split->string.data);
     TRY(read_table(r, root, "lsn", &lsn));
     for (size_t i = 0; i < LENGTH(lsn_fields); i++) {
         XLogRecPtr v;

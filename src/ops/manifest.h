@@ -35,6 +35,7 @@ struct manifest {
     uint32_t timeline;
     uint32_t database_oid; /* of the replicated database */
     char *slot;            /* NULL = not known */
+    char *split;           /* tables with partitions = "leaf", one a line; NULL = none */
     struct {
         XLogRecPtr source_received, filter_durable, shadow_replay, drain, emitter_ack, shadow_flush;
     } lsn;

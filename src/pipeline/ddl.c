@@ -374,7 +374,8 @@ static enum status truncate_leaf(struct reorder *r, const struct truncate_frame 
 {
     struct rel_desc *d = history_by_oid(r->history, oid, lsn);
     enum status st = OK;
-    if (d != NULL && root_of(d) != oid && !truncates(f, root_of(d)) &&
+    /* a partitioned one below the root has no rows of its own, and its partitions are named, too */
+    if (d != NULL && d->relkind == 'r' && root_of(d) != oid && !truncates(f, root_of(d)) &&
         !ddl_is_covered(r->tables, root_of(d), lsn))
         st = tables_resync(r->tables, root_of(d), lsn, RESYNC_PARTITION,
                            "TRUNCATE of one of its partitions", true, err);

@@ -64,10 +64,10 @@ static void resolve(const struct config *c, size_t i, const struct rel_desc *d,
 }
 
 /* Tables of their own: not leaves, not what is never replicated. */
-static bool is_candidate(const struct rel_desc *d)
+static bool is_candidate(const struct remap *m, const struct rel_desc *d)
 {
     return d->relkind != 't' && (d->root_oid == 0 || d->root_oid == d->oid) &&
-           relation_refused(d) == NULL;
+           relation_refused_by(m->to, d) == NULL;
 }
 
 /* Its target has another name than this: a kill cut off a reload, or the last run had another
@@ -121,7 +121,7 @@ static enum status refuse_clash(const struct remap *m, const struct rel_desc *d,
     resolve(m->to, i, d, &mine);
     for (size_t k = 0; mine.replicate && k < m->nall; k++) {
         const struct rel_desc *o = m->all[k];
-        if (o->oid == d->oid || !is_candidate(o))
+        if (o->oid == d->oid || !is_candidate(m, o))
             continue;
         resolve(m->to, i, o, &other);
         if (other.replicate && same_place(&mine, &other))
@@ -234,7 +234,7 @@ static enum status plan_all(struct remap *m, struct error *err)
     m->changes = xcalloc(m->nall + 1, sizeof *m->changes);
     for (size_t i = 0; i < m->nall; i++) {
         struct mapping_change *c = &m->changes[m->nchanges];
-        if (!is_candidate(m->all[i]) || !compare(m, m->all[i], c) || has_no_name(m, c))
+        if (!is_candidate(m, m->all[i]) || !compare(m, m->all[i], c) || has_no_name(m, c))
             continue;
         m->nchanges++;
         TRY(plan_change(m, c, err));

@@ -108,6 +108,14 @@ const char *relation_refused(const struct rel_desc *d)
     return NULL;
 }
 
+const char *relation_refused_by(const struct config *c, const struct rel_desc *d)
+{
+    const char *refused = relation_refused(d);
+    if (refused == NULL && d->relkind == 'p' && config_splits(c, d->schema, d->name))
+        refused = "partitions = \"leaf\": its partitions have targets of their own";
+    return refused;
+}
+
 static void entry_name(struct tables *t, struct table_entry *e, const struct rel_desc *desc)
 {
     char *name = xasprintf("%s.%s", desc->schema, desc->name);
@@ -393,7 +401,7 @@ static enum status add(struct tables *t, const struct rel_desc *desc, enum table
 {
     char reason[400];
     struct table_entry *e = tables_entry_get(t, desc);
-    const char *refused = relation_refused(desc);
+    const char *refused = relation_refused_by(t->config, desc);
     if (refused != NULL) {
         skip(t, e, refused);
         return OK;
@@ -509,7 +517,7 @@ bool tables_selects(const struct tables *t, const struct rel_desc *desc)
         config_table_resolve(c, &c->destinations[i], desc->schema, desc->name, &ct);
         any = ct.replicate;
     }
-    return any && relation_refused(desc) == NULL;
+    return any && relation_refused_by(t->config, desc) == NULL;
 }
 
 static const char *const cause_names[] = {"asked", "shape",        "rewrite", "partition", "unseen",
@@ -653,7 +661,7 @@ enum status tables_fresh_make(struct tables *t, const struct table_entry *e,
 {
     size_t n = t->options.ndestinations, made = 0;
     struct target **fresh = xcalloc(n, sizeof(struct target *));
-    const char *refused = relation_refused(desc);
+    const char *refused = relation_refused_by(t->config, desc);
     enum status st = refused == NULL ? OK : error_set(err, ERR_CONFIG, "%s", refused);
     for (size_t i = 0; i < n && st == OK; i++) {
         struct target_plan plan;

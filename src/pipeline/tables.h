@@ -163,6 +163,8 @@ void tables_config_set(struct tables *t, const struct config *config);
 
 /* Why a relation is not replicated, whatever its columns: NULL if it may be. */
 const char *relation_refused(const struct rel_desc *desc);
+/* The same, or because the configuration gives it no target of its own. */
+const char *relation_refused_by(const struct config *c, const struct rel_desc *desc);
 
 enum target_loss { TARGET_KEPT, TARGET_MISSING, TARGET_TAKEN };
 /* Target tables at one destination: makes or checks the table, as it is due at lsn. ERR_CONFIG,

@@ -13,6 +13,7 @@ struct shadow_reader {
     char port[8];
     bool superuser;
     unsigned major;
+    const struct catalog_split *split;
     PGconn *conn; /* NULL: not connected */
     XLogRecPtr min_lsn, max_lsn;
 };
@@ -27,6 +28,7 @@ struct shadow_reader *shadow_reader_new(const struct shadow_reader_options *o)
              (o->port != 0 ? o->port : SHADOW_POSTGRES_PORT) & 0xffff);
     r->superuser = o->login_superuser;
     r->major = o->major;
+    r->split = o->split;
     return r;
 }
 
@@ -149,7 +151,8 @@ static enum status read_once(struct shadow_reader *r, const Oid *oids, size_t no
     size_t n = 0;
     TRY(connect_once(r, err));
     TRY(check_replay(r, err));
-    enum status st = catalog_query_read(r->conn, r->major, oids, noids, &descs, &n, err);
+    enum status st =
+        catalog_query_read_split(r->conn, r->major, r->split, oids, noids, &descs, &n, err);
     if (st != OK) {
         /* also after an error inside a transaction: the next read begins afresh */
         disconnect(r);

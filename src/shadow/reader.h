@@ -1,6 +1,6 @@
 /* Catalog reads on the shadow: a SQL session on its socket. One thread at a time. */
 #pragma once
-#include "catalog/descriptor.h"
+#include "catalog/query.h"
 #include "pg/pg.h"
 
 struct shadow_reader;
@@ -12,6 +12,7 @@ struct shadow_reader_options {
     const char *login_role;
     bool login_superuser;
     unsigned major;
+    const struct catalog_split *split; /* NULL: no table is; outlives the reader */
 };
 
 /* Does not connect: the first read does, and any later one again after the connection was lost. */

@@ -53,15 +53,18 @@ def literal_ch(text):
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def source_tables(connection):
-    """Every ordinary and partitioned table of user schemas (leaves come through their root)."""
+def source_tables(connection, split=()):
+    """Every ordinary and partitioned table of user schemas (leaves come through their root); of the roots
+    named in split, the leaves."""
     with connection.cursor() as cursor:
         cursor.execute("""
             SELECT n.nspname, c.relname, c.oid, c.relkind = 'p' FROM pg_class c
             JOIN pg_namespace n ON n.oid = c.relnamespace
-            WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND NOT c.relispartition
+            WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p'
+              AND CASE WHEN c.relispartition THEN c.relkind = 'r' AND (SELECT r.relname FROM pg_class r
+                  WHERE r.oid = pg_partition_root(c.oid)) = ANY (%(split)s) ELSE c.relname <> ALL (%(split)s) END
               AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
-            ORDER BY 1, 2""")
+            ORDER BY 1, 2""", {"split": list(split)})
         found = cursor.fetchall()
         tables = []
         for schema, name, oid, partitioned in found:
@@ -330,24 +333,24 @@ def _compare_tids(connection, daemon, table, database, target, result):
                        f"only target {sorted(found - source)[:5]}")
 
 
-def compare_all(pg, daemon, database="app", dbname="app", skip=()):
+def compare_all(pg, daemon, database="app", dbname="app", skip=(), split=()):
     """Compares every table of the source's user schemas; returns a list of Difference."""
     connection = pg.connect(dbname)
     try:
         return [
             compare_table(connection, daemon, table, database)
-            for table in source_tables(connection)
+            for table in source_tables(connection, split)
             if f"{table.schema}.{table.name}" not in skip
         ]
     finally:
         connection.close()
 
 
-def assert_equal(pg, daemon, database="app", dbname="app", skip=(), wait=True):
+def assert_equal(pg, daemon, database="app", dbname="app", skip=(), wait=True, split=()):
     """Waits until the destination has everything, then fails with what differs."""
     if wait:
         daemon.wait_caught_up()
-    differences = compare_all(pg, daemon, database, dbname, skip)
+    differences = compare_all(pg, daemon, database, dbname, skip, split)
     assert differences, "no table was compared"
     wrong = [str(d) for d in differences if d]
     assert not wrong, "\n".join(wrong)

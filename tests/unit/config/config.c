@@ -212,7 +212,6 @@ static void test_unsupported(void **state)
 {
     static const char *const texts[] = {
         "[table.public.t]\ninitial_load = \"object_store\"\n",
-        "[table.public.t]\npartitions = \"leaf\"\n",
         "[ch]\nsoft_delete = true\n",
         "[ch]\ncluster = \"c\"\n",
         "[ch]\nengine = \"MergeTree\"\n",
