@@ -299,19 +299,25 @@ class Bench:
 
             basebackup()
             yard = best(basebackup, 3)[0]
-            with Daemon(pg, "null:", {"memory": limits}) as daemon:
-                daemon.start()
-                daemon.wait_status(lambda s: s["state"] == "bootstrapping", 60)
-                started = time.monotonic()
-                status = daemon.wait_state("streaming", 900)
-                ours = time.monotonic() - started
-                walk = log_seconds(daemon.log_text(), "load begins", "pages walked")
-                cpu, peak = cpu_seconds(daemon.process.pid), daemon.peak_rss_bytes()
-                daemon.stop()
+
+            def load():
+                with Daemon(pg, "null:", {"memory": limits}) as daemon:
+                    daemon.start()
+                    daemon.wait_status(lambda s: s["state"] == "bootstrapping", 60)
+                    started = time.monotonic()
+                    status = daemon.wait_state("streaming", 900)
+                    wall = time.monotonic() - started
+                    walk = log_seconds(daemon.log_text(), "load begins", "pages walked")
+                    cpu, peak = cpu_seconds(daemon.process.pid), daemon.peak_rss_bytes()
+                    daemon.stop()
+                    pg.sql("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
+                return wall, walk, cpu, peak, status["bootstrap"]["rows"]
+
+            ours, walk, cpu, peak, loaded = best(load, 1 if self.quick else 3)
         good = ours <= aim * yard and peak < 300e6
         self.record(f"backup_{name}", f"<= {aim:g}, peak < 300 MB", good, ratio=ours / yard,
                     mib=float(size) / 2**20, walshadow_s=ours, walk_s=walk, cpu_s=cpu, pg_basebackup_s=yard,
-                    peak_mb=peak / 1e6, rows=status["bootstrap"]["rows"])
+                    peak_mb=peak / 1e6, rows=loaded)
 
     # -- latency ----------------------------------------------------------------------------
 
