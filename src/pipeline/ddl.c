@@ -36,16 +36,6 @@ static enum status relation_added(const struct boundary *b, const struct rel_des
     return OK;
 }
 
-/* Once for all tables of a commit. */
-static enum status fence(void *ctx, struct error *err)
-{
-    const struct boundary *b = ctx;
-    if (!*b->fenced)
-        TRY(reorder_fence(b->r, err));
-    *b->fenced = true;
-    return OK;
-}
-
 static const char *shape_change(const struct rel_desc *before, const struct rel_desc *now)
 {
     if (strcmp(before->schema, now->schema) != 0 || strcmp(before->name, now->name) != 0)
@@ -83,7 +73,8 @@ static enum status reshape(const struct boundary *b, const struct rel_desc *befo
         *ret_done = true; /* never back to an older shape */
         return OK;
     }
-    const struct tables_reshape r = {e, before, now, b->commit->end, fence, (void *)(uintptr_t)b};
+    const struct tables_reshape r = {
+        e, before, now, b->commit->end, ddl_fence, (void *)(uintptr_t)b};
     TRY(tables_reshape(b->r->tables, &r, &reason, err));
     *ret_done = reason == NULL;
     if (reason != NULL)
@@ -189,7 +180,7 @@ static enum status file_changed(const struct boundary *b, const struct rel_desc 
                      err);
     /* a TRUNCATE alone has few rows to be sent, and is carried as what it is */
     if (!truncated || left)
-        TRY(ddl_rewritten(b, now, &done, err));
+        TRY(ddl_rewritten(b, now, false, &done, err));
     if (done)
         return OK;
     /* VACUUM FULL, CLUSTER and SET TABLESPACE log whole pages; an ALTER that rewrites logs every
@@ -220,7 +211,7 @@ static enum status relation_changed(const struct boundary *b, const struct rel_d
         if (!done && may_stay(b, before, now))
             TRY(reshape(b, before, now, &done, err));
         if (!done)
-            TRY(ddl_rewritten(b, now, &generation, err));
+            TRY(ddl_rewritten(b, now, true, &generation, err));
         if (generation)
             return OK;
         if (!done)

@@ -14,6 +14,9 @@ static inline Oid root_of(const struct rel_desc *d)
     return d->root_oid == 0 ? d->oid : d->root_oid;
 }
 
+/* What was sent is durable and comes no more, once for all tables of the commit; ctx: the boundary.
+ */
+enum status ddl_fence(void *ctx, struct error *err) CHECKED;
 bool ddl_is_truncated(const struct boundary *b, Oid oid);
 /* The file got rows that are among the transaction's changes; of a removed file: any change. */
 bool ddl_has_inserts(const struct boundary *b, struct rel_file_locator locator);
@@ -25,6 +28,6 @@ bool ddl_began_before_load(const struct boundary *b);
 bool ddl_left_a_file(const struct boundary *b);
 /* The rows of the table to which `now` belongs go to a new generation of it, from this boundary or
  * since it was met by another of its partitions; *ret_done false: not all of them are in the WAL.
- */
-enum status ddl_rewritten(const struct boundary *b, const struct rel_desc *now, bool *ret_done,
-                          struct error *err) CHECKED;
+ * may_be_empty: also if there are none. */
+enum status ddl_rewritten(const struct boundary *b, const struct rel_desc *now, bool may_be_empty,
+                          bool *ret_done, struct error *err) CHECKED;

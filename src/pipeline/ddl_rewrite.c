@@ -67,8 +67,17 @@ bool ddl_left_a_file(const struct boundary *b)
     return false;
 }
 
-/* The transaction made its file and wrote every row in it to the WAL (notes B8). A partition
- * without rows has none to write. */
+enum status ddl_fence(void *ctx, struct error *err)
+{
+    const struct boundary *b = ctx;
+    if (!*b->fenced)
+        TRY(reorder_fence(b->r, err));
+    *b->fenced = true;
+    return OK;
+}
+
+/* The transaction made its file and wrote every row in it to the WAL (notes B8): none, if it was
+ * empty. */
 static bool has_whole_file(const struct boundary *b, const struct rel_desc *now, bool may_be_empty)
 {
     struct rel_desc *before = history_by_oid(b->r->history, now->oid, b->commit->end - 1);
@@ -81,7 +90,8 @@ static bool has_whole_file(const struct boundary *b, const struct rel_desc *now,
 }
 
 /* So has each partition of root. */
-static bool have_whole_files(const struct boundary *b, const struct rel_desc *root)
+static bool have_whole_files(const struct boundary *b, const struct rel_desc *root,
+                             bool may_be_empty)
 {
     struct rel_desc **all;
     size_t n, whole = 0, parts = 0;
@@ -96,10 +106,11 @@ static bool have_whole_files(const struct boundary *b, const struct rel_desc *ro
         rel_desc_unref(all[i]);
     }
     free(all);
-    return rows && whole == parts;
+    return (rows || may_be_empty) && whole == parts;
 }
 
-static bool is_new_generation(const struct boundary *b, const struct rel_desc *root)
+static bool is_new_generation(const struct boundary *b, const struct rel_desc *root,
+                              bool may_be_empty)
 {
     struct rel_desc *before = history_by_oid(b->r->history, root->oid, b->commit->end - 1);
     bool stays = before != NULL && before->relkind == root->relkind &&
@@ -108,14 +119,13 @@ static bool is_new_generation(const struct boundary *b, const struct rel_desc *r
                  b->commit->end > b->r->options.load_end &&
                  !ddl_is_covered(b->r->tables, root->oid, b->commit->end);
     rel_desc_unref(before);
-    return stays && (root->relkind == 'r' ? has_whole_file(b, root, false)
-                                          : root->relkind == 'p' && have_whole_files(b, root));
+    return stays &&
+           (root->relkind == 'r' ? has_whole_file(b, root, may_be_empty)
+                                 : root->relkind == 'p' && have_whole_files(b, root, may_be_empty));
 }
 
-/* The rows of the table to which `now` belongs go to a new generation of it, from this boundary or
- * since it was met by another of its partitions. */
-enum status ddl_rewritten(const struct boundary *b, const struct rel_desc *now, bool *ret_done,
-                          struct error *err)
+enum status ddl_rewritten(const struct boundary *b, const struct rel_desc *now, bool may_be_empty,
+                          bool *ret_done, struct error *err)
 {
     CLEANUP_FREE char *reason = NULL;
     struct table_entry *e = tables_find(b->r->tables, root_of(now));
@@ -124,8 +134,10 @@ enum status ddl_rewritten(const struct boundary *b, const struct rel_desc *now, 
         return OK;
     struct rel_desc *root = history_by_oid(b->r->history, root_of(now), b->commit->end);
     enum status st = OK;
-    if (root != NULL && is_new_generation(b, root)) {
-        st = generation_begin(b->r, e, root, b->commit->end, &reason, err);
+    if (root != NULL && is_new_generation(b, root, may_be_empty)) {
+        st = ddl_fence((void *)(uintptr_t)b, err);
+        if (st == OK)
+            st = generation_begin(b->r, e, root, b->commit->end, &reason, err);
         *ret_done = st == OK && reason == NULL;
     }
     rel_desc_unref(root);

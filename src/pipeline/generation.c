@@ -38,7 +38,6 @@ enum status generation_begin(struct reorder *r, struct table_entry *e, const str
         *ret_reason = xstrdup(reason);
         return OK;
     }
-    TRY(reorder_fence(r, err));
     enum status st = tables_fresh_make(r->tables, e, now, "_rewrite", &fresh, err);
     if (st == ERR_CONFIG) { /* it cannot be replicated as it is now */
         *ret_reason = xstrdup(err->message);

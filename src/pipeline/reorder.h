@@ -97,7 +97,8 @@ enum status reorder_barrier(struct reorder *r, struct error *err) CHECKED;
 enum status reorder_fence(struct reorder *r, struct error *err) CHECKED;
 
 /* generation.c: a table whose rows all are among those of the transaction at hand, which rewrote
- * it: they go to a fresh table that takes the target's place behind them. *ret_reason, malloc'd:
+ * it: they go to a fresh table that takes the target's place behind them. Behind a fence.
+ * *ret_reason, malloc'd:
  * NULL if the table is open for them, else why it cannot be. */
 enum status generation_begin(struct reorder *r, struct table_entry *e, const struct rel_desc *now,
                              XLogRecPtr lsn, char **ret_reason, struct error *err) CHECKED;

@@ -244,7 +244,8 @@ static enum status heap_record(struct records *r, const struct wal_record *recor
         catalog_record(r, record);
         /* a catalog's new file, or that of a table which a transaction with a lock on one emptied
          */
-        if (record->blocks[0].locator.rel_number >= FirstNormalObjectId)
+        if (record->blocks[0].locator.rel_number >= FirstNormalObjectId &&
+            catalog_of(r, record->blocks[0].locator) == InvalidOid)
             put_pages(r, record);
         return OK;
     }

@@ -112,6 +112,10 @@ static enum updater_fact updater_unknown(void *ctx, MultiXactId multi, Transacti
     return UPDATER_UNKNOWN;
 }
 
+/* A rewrite gets its transaction id before it waits for its lock: rows of younger ones, which have
+ * ended by then, are in its pages, too. */
+#define XIDS_AHEAD (UINT32_C(1) << 28)
+
 /* The rewrite has looked at every row before it copied it, with nobody else at the table: its bits
  * say what became of the transactions, unless those had not reached the disk. */
 static enum tuple_verdict verdict_of(const struct page_tuple *t, TransactionId xid)
@@ -119,7 +123,7 @@ static enum tuple_verdict verdict_of(const struct page_tuple *t, TransactionId x
     static const struct visibility_facts facts = {NULL, fate_unknown, end_unknown, updater_unknown};
     struct awaited awaited;
     const char *reason;
-    return tuple_visibility(t, xid + 1, &facts, &awaited, &reason);
+    return tuple_visibility(t, xid + XIDS_AHEAD, &facts, &awaited, &reason);
 }
 
 /* All rows have the record's position: no two have one place, and positions of their own could be

@@ -37,6 +37,7 @@ REWRITES = {
                      "INSERT INTO {t} VALUES (2, 2); COMMIT",
     "prepared": "BEGIN; ALTER TABLE {t} ALTER n TYPE bigint; INSERT INTO {t} VALUES (3001, 1);"
                 "PREPARE TRANSACTION '{t}'; COMMIT PREPARED '{t}'",
+    "none_left": "DELETE FROM {t}; ALTER TABLE {t} ALTER n TYPE bigint",
     "out_of_line": "ALTER TABLE {t} ALTER w TYPE bytea USING convert_to(w, 'UTF8')",
 }
 # What the WAL does not say whole: copied again.

@@ -125,7 +125,9 @@ static const struct row rows[] = {
     {XMIN_COMMITTED | XMAX_COMMITTED, 700, 701}, /* deleted, old snapshots may see it */
     {XMIN_COMMITTED | XMAX_LOCK_ONLY, 702, 703},
     {XMIN_COMMITTED | XMAX_LOCK_ONLY | XMAX_IS_MULTI, 702, 9},
-    {XMIN_COMMITTED | XMAX_INVALID, 704, 705}, /* the deleter has aborted */
+    {XMIN_COMMITTED | XMAX_INVALID, 704, 705},   /* the deleter has aborted */
+    {XMIN_COMMITTED | XMAX_COMMITTED, 704, 910}, /* younger than the rewrite, which waited for it */
+    {XMIN_COMMITTED | XMAX_INVALID, 905, 0},
 };
 
 /* Two pages in one record, as 17 writes them. */
@@ -149,6 +151,7 @@ static void test_rows(void **state)
             expect_row(&f, &at, 4u + i, 3);
             expect_row(&f, &at, 4u + i, 4);
             expect_row(&f, &at, 4u + i, 5);
+            expect_row(&f, &at, 4u + i, 7);
         }
         expect_end(&f.h, at);
         fixture_fini(&f);
