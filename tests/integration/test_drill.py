@@ -99,8 +99,11 @@ class Drill:
             self.source.app(f"ALTER TABLE made{n} DROP c")
             self.source.app(f"ALTER TABLE made{n} RENAME TO named{n}")
             self.source.app(f"ALTER TABLE named{n} RENAME TO made{n}")
+        if point.startswith("generation-"):
+            self.source.app(f"ALTER TABLE made{n} ALTER c TYPE bigint")
         if point == "resync-seeded":
-            self.source.app("VACUUM FULL keyless")
+            toast = self.source.app("SELECT reltoastrelid::regclass::text FROM pg_class WHERE relname = 'documents'")
+            self.source.app(f"VACUUM FULL {toast[0][0]}")
         elif point.startswith("resync-"):
             self.daemon.verb("resync", "--no-wait", "public.keyless", check=False)
 
