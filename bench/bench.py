@@ -81,6 +81,14 @@ def log_seconds(text, first, last):
     return times[1] - times[0]
 
 
+def wait_merged(query):
+    """Until the engine merges nothing more: how much of that lies within a run is chance else."""
+    idle = 0
+    while idle < 5:
+        time.sleep(0.2)
+        idle = 0 if int(query("SELECT count() FROM system.merges")[0][0]) else idle + 1
+
+
 def fill_narrow(pg, rows, rounds=1, per_commit=1000):
     """Rows in transactions of a thousand, four writers; one of several rounds that go on where the last
     one ended."""
@@ -158,8 +166,9 @@ class Bench:
         daemon.wait_caught_up()
         daemon.stop()
 
-    def catch_up(self, pg, daemon, clocks):
-        """Starts the daemon; wall and CPU from the first new byte to the last acknowledgement."""
+    def catch_up(self, pg, daemon, clocks, query=None):
+        """Starts the daemon; wall from the first new byte to the last acknowledgement, and CPU, with query
+        that of the merges behind it, too."""
         target = lsn_value(pg.lsn())
         daemon.start()
         begin = daemon.wait_status(lambda s: s["state"] == "streaming", 120)
@@ -168,6 +177,8 @@ class Bench:
         before = {name: clock(daemon) for name, clock in clocks.items()}
         daemon.wait_caught_up(900)
         wall = time.monotonic() - started
+        if query:
+            wait_merged(query)
         cpu = {name: clock(daemon) - before[name] for name, clock in clocks.items()}
         done = 1 - (first - self.start_lsn) / (target - self.start_lsn)
         return wall, cpu, max(0.0, min(1.0, done))
@@ -224,7 +235,7 @@ class Bench:
                       "postgres", "-d", "app", "-S", "yardstick", "--start", "-f", "/dev/null",
                       "-E", end, "-o", "proto_version=1", "-o", "publication_names=p", "--no-loop"])
         both = {**own, "engine": lambda d: cpu_seconds(d.engine_pid())}
-        path_wall, path_cpu, path_share = self.catch_up(pg, engine, both)
+        path_wall, path_cpu, path_share = self.catch_up(pg, engine, both, engine.sql)
         memory = self.insert_from_memory(engine)
         engine.stop()
         return {"wall": wall / share, "daemon": cpu["daemon"] / share, "shadow": cpu["shadow"] / share,
@@ -264,7 +275,9 @@ class Bench:
                     inserts += 1
                     batch = []
             wall = time.monotonic() - started
-            cpu = cpu_seconds(engine.process.pid) - before + time.process_time() - own
+            own = time.process_time() - own
+            wait_merged(engine.query)
+            cpu = cpu_seconds(engine.process.pid) - before + own
         return {"wall": wall, "cpu": cpu}
 
     # -- backup -----------------------------------------------------------------------------

@@ -73,7 +73,7 @@ KEYS = {"keyed": "PRIMARY KEY", "keyless": ""}
 @pytest.mark.parametrize("major", paths.MAJORS)
 @pytest.mark.parametrize("kind", KEYS)
 def test_rewrites(sources, daemons, kind, major):
-    source = sources(major, {"max_prepared_transactions": "5"})
+    source = sources(major, {"max_prepared_transactions": "5", "wal_compression": "on" if major % 2 == 0 else "off"})
     for t in REWRITES:
         make(source, t, KEYS[kind])
     daemon = daemons(source).start()
