@@ -207,11 +207,13 @@ class Bench:
                     rows=self.rows, rounds=rounds, walshadow_rows_s=ours, pgoutput_rows_s=theirs,
                     daemon_cpu_s=least["daemon"], shadow_cpu_s=least["shadow"],
                     shadow_behind_mb=round(least["behind"] / 1e6))
-        limit = least["daemon"] + least["memory_cpu"]
-        self.record("path", "CPU ratio <= 1.25", least["path_cpu"] <= 1.25 * limit,
-                    ratio=least["path_cpu"] / limit, cpu_s=least["path_cpu"],
-                    blocks_cpu_s=least["daemon"], insert_cpu_s=least["memory_cpu"],
-                    engine_cpu_s=least["path_engine"], wall_s=least["path_wall"],
+        # what is merged when differs from round to round, on both sides: no best, but the mean
+        mean = {key: statistics.mean(m[key] for m in measured) for key in measured[0]}
+        limit = mean["daemon"] + mean["memory_cpu"]
+        self.record("path", "CPU ratio <= 1.25", mean["path_cpu"] <= 1.25 * limit,
+                    ratio=mean["path_cpu"] / limit, cpu_s=mean["path_cpu"],
+                    blocks_cpu_s=mean["daemon"], insert_cpu_s=mean["memory_cpu"],
+                    engine_cpu_s=mean["path_engine"], wall_s=least["path_wall"],
                     wall_ratio=least["path_wall"] / (least["wall"] + least["memory_wall"]))
 
     def blocks_round(self, pg, null, engine, rounds):
