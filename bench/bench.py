@@ -185,8 +185,8 @@ class Bench:
 
     def blocks(self):
         """WAL to Native blocks against pgoutput, and the same catch-up into the engine. What the source
-        does of its own after so many rows is kept out of the measured times. The best of three rounds of
-        each: noise only adds."""
+        does of its own after so many rows is kept out of the measured times. Three rounds: of blocks the
+        best on each side, of path the mean."""
         rounds = 1 if self.quick else 3
         with Postgres(15, {"max_wal_size": "8GB", "autovacuum": "off"}) as pg:
             pg.create_app()
