@@ -161,11 +161,6 @@ bool config_boot_difference(const struct config *from, const struct config *to,
 
 /* What holds for one source relation at one destination, all defaults applied. Strings borrowed
  * from config or, if they had to be made, written to the two buffers. */
-/* True if each leaf of the partitioned table has a target of its own, under the leaf's name. */
-bool config_splits(const struct config *c, const char *schema, const char *table);
-/* The tables for which that is so: "schema.table", one a line, appended. */
-void config_split_names(const struct config *c, struct buf *out);
-
 struct config_target {
     bool replicate;
     const char *reason; /* why not, when !replicate */

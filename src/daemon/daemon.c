@@ -391,11 +391,8 @@ int daemon_run(const struct config *config, const struct run_options *options)
     d->config = config;
     d->options = *options;
     log_set_level((enum log_level)config->log.level);
-    /* Buffers of up to some MB come and go all the time, made by one thread and freed by another:
-     * pages that went back to the kernel each time would be faulted in again. One arena, since an
-     * arena's memory waits for its own threads while the others take new pages; nothing is allocated
-     * per row, so its lock is hardly asked for. */
-    mallopt(M_ARENA_MAX, 1);
+    /* buffers of up to some MB come and go all the time: pages that went back to the kernel each
+     * time would be faulted in again */
     mallopt(M_MMAP_THRESHOLD, 64 << 20);
     mallopt(M_TRIM_THRESHOLD, 64 << 20);
     int signals = signals_block();

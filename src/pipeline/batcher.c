@@ -20,21 +20,21 @@ struct batcher {
     struct open_batch *tables;
 };
 
-void block_item_free(struct budget *budget, struct block_item *item)
+void block_item_free(struct block_pool *blocks, struct budget *budget, struct block_item *item)
 {
-    block_free(item->block);
+    block_pool_give(blocks, item->block);
     target_unref(item->target);
     budget_release(budget, &item->permit);
     free(item);
 }
 
-void batch_free(struct budget *budget, struct batch *b)
+void batch_free(struct block_pool *blocks, struct budget *budget, struct batch *b)
 {
     if (b == NULL)
         return;
     for (struct block_item *i = b->items, *next; i != NULL; i = next) {
         next = i->next;
-        block_item_free(budget, i);
+        block_item_free(blocks, budget, i);
     }
     target_unref(b->target);
     free(b);
@@ -56,7 +56,7 @@ static enum status seal(struct batcher *b, struct open_batch *o, struct error *e
     o->batch = NULL;
     enum status st = queue_push(&b->d->batches, batch, batch->bytes, err);
     if (st != OK)
-        batch_free(b->d->options.budget, batch);
+        batch_free(b->d->options.blocks, b->d->options.budget, batch);
     return st;
 }
 
@@ -135,7 +135,7 @@ static void tables_free(struct batcher *b)
     struct open_batch *o, *next;
     HASH_ITER (hh, b->tables, o, next) {
         HASH_DEL(b->tables, o);
-        batch_free(b->d->options.budget, o->batch);
+        batch_free(b->d->options.blocks, b->d->options.budget, o->batch);
         target_unref(o->target);
         free(o);
     }
@@ -155,7 +155,7 @@ static void discard_rest(struct destination *d)
     queue_close(&d->blocks);
     while ((item = queue_pop(&d->blocks)) != NULL)
         if (item != &flush_marker)
-            block_item_free(d->options.budget, item);
+            block_item_free(d->options.blocks, d->options.budget, item);
 }
 
 void *destination_batcher_main(void *arg)

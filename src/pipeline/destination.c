@@ -7,8 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-#define BLOCK_QUEUE_BYTES ((size_t)64 << 20)
-#define BATCH_QUEUE_BYTES ((size_t)64 << 20)
+#define BLOCK_QUEUE_BYTES ((size_t)8 << 20)
+#define BATCH_QUEUE_BYTES ((size_t)16 << 20)
 #define DDL_BACKOFF_MAX_MS 30000u
 #define FLIGHT_TELL_NS UINT64_C(2000000000) /* an answer may take so long */
 
@@ -270,7 +270,7 @@ enum status destination_push(struct destination *d, struct block_item *item, str
 {
     enum status st = queue_push(&d->blocks, item, item->bytes, err);
     if (st != OK)
-        block_item_free(d->options.budget, item);
+        block_item_free(d->options.blocks, d->options.budget, item);
     return st;
 }
 

@@ -6,13 +6,14 @@
 #include "base/queue.h"
 #include "clickhouse/client.h"
 #include "pipeline/ack.h"
+#include "pipeline/block_pool.h"
 #include "table/target.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
 /* A finished block on its way. Owned by whoever holds it; block_item_free returns its bytes to the
- * budget and acknowledges nothing. */
+ * budget, its memory to the pool, and acknowledges nothing. */
 struct block_item {
     struct block *block;
     struct target *target; /* a reference */
@@ -32,6 +33,7 @@ struct destination_options {
     size_t row_budget, byte_budget;
     uint64_t flush_ns;
     struct budget *budget;
+    struct block_pool *blocks; /* where sent ones go */
     struct fatal *fatal;
     /* The table behind a target is not what it was (dropped or altered by hand): its rows are of no
      * use any more. Called by inserters. */
@@ -105,8 +107,8 @@ void destination_cancel(struct destination *d);
 /* Joins the threads (after close_input or cancel) and frees. NULL is fine. */
 void destination_free(struct destination *d);
 
-void block_item_free(struct budget *budget, struct block_item *item);
-void batch_free(struct budget *budget, struct batch *b);
+void block_item_free(struct block_pool *blocks, struct budget *budget, struct block_item *item);
+void batch_free(struct block_pool *blocks, struct budget *budget, struct batch *b);
 void destination_note_error(struct destination *d, const struct error *err);
 /* What it waits for: a retry, or an answer that does not come. "" = nothing. */
 void destination_waiting(struct destination *d, char *text, size_t cap);

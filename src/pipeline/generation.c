@@ -70,21 +70,33 @@ void generations_forget(struct reorder *r)
     r->ngenerations = 0;
 }
 
+/* Rows go to the old target again, what the fresh one got is dropped. */
+static enum status give_up(struct reorder *r, struct generation *g, struct error *err)
+{
+    struct target **fresh = g->fresh;
+    g->fresh = NULL;
+    tables_fresh_detach(r->tables, g->table);
+    return tables_fresh_drop(r->tables, fresh, err);
+}
+
 /* Behind a barrier. A worker may have stopped the table, or asked for a copy of it. */
-static enum status end_one(struct reorder *r, const struct generation *g, XLogRecPtr lsn,
+static enum status end_one(struct reorder *r, struct generation *g, XLogRecPtr lsn,
                            struct error *err)
 {
-    if (atomic_load(&g->table->life) != TABLE_LIFE_STREAMING) {
-        tables_fresh_detach(r->tables, g->table);
-        return OK;
-    }
+    struct target **old = g->fresh;
+    if (atomic_load(&g->table->life) != TABLE_LIFE_STREAMING)
+        return give_up(r, g, err);
     enum status st = tables_fresh_exchange(r->tables, g->table, g->now, lsn, lsn, err);
-    if (st != ERR_CONFIG)
-        return st;
-    CLEANUP_FREE char *reason =
-        xasprintf("its new target could not take the old one's place: %s", err->message);
-    tables_fresh_detach(r->tables, g->table);
-    return tables_resync(r->tables, g->table->oid, lsn, RESYNC_REWRITE, reason, false, err);
+    if (st == ERR_CONFIG) {
+        CLEANUP_FREE char *reason =
+            xasprintf("its new target could not take the old one's place: %s", err->message);
+        TRY(give_up(r, g, err));
+        return tables_resync(r->tables, g->table->oid, lsn, RESYNC_REWRITE, reason, false, err);
+    }
+    TRY(st);
+    FAULT_POINT("generation-exchanged");
+    g->fresh = NULL;
+    return tables_fresh_drop(r->tables, old, err); /* what has its name now */
 }
 
 enum status generation_end(struct reorder *r, XLogRecPtr lsn, struct error *err)
@@ -94,16 +106,8 @@ enum status generation_end(struct reorder *r, XLogRecPtr lsn, struct error *err)
         return OK;
     st = reorder_barrier(r, err);
     FAULT_POINT("generation-sent");
-    for (size_t i = 0; i < r->ngenerations; i++) {
-        struct generation *g = &r->generations[i];
-        if (st == OK)
-            st = end_one(r, g, lsn, err);
-        if (st == OK) {
-            FAULT_POINT("generation-exchanged");
-            st = tables_fresh_drop(r->tables, g->fresh, err); /* what has its name now */
-            g->fresh = NULL;
-        }
-    }
+    for (size_t i = 0; i < r->ngenerations && st == OK; i++)
+        st = end_one(r, &r->generations[i], lsn, err);
     generations_forget(r);
     routes_forget(r->routes);
     return st;

@@ -108,7 +108,7 @@ static void acknowledge(struct destination *d, struct batch *b, bool counted)
         next = i->next;
         if (i->rows_counter != NULL && counted)
             atomic_fetch_add(i->rows_counter, i->block->rows);
-        block_item_free(d->options.budget, i);
+        block_item_free(d->options.blocks, d->options.budget, i);
         ack_done(ack, seq, 1);
     }
     if (counted) {
@@ -162,7 +162,7 @@ void *destination_inserter_main(void *arg)
             fatal_raise(d->options.fatal, &err);
             queue_close(&d->batches);
         }
-        batch_free(d->options.budget, b);
+        batch_free(d->options.blocks, d->options.budget, b);
     }
     client_set(in, NULL);
     free(in->blocks);

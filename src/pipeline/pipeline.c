@@ -11,6 +11,7 @@
 struct pipeline {
     struct pipeline_options options;
     struct budget budget;
+    struct block_pool blocks;
     struct queue feed, jobs;
     size_t xact_buffer_max;
     struct destination **destinations;
@@ -38,6 +39,7 @@ static struct destination_options destination_options_of(struct pipeline *p, siz
         .byte_budget = (size_t)cd->byte_budget,
         .flush_ns = (uint64_t)cd->flush_timeout_ms * 1000000u,
         .budget = &p->budget,
+        .blocks = &p->blocks,
         .fatal = p->options.fatal,
     };
 }
@@ -111,6 +113,7 @@ enum status pipeline_open(const struct pipeline_options *options, struct pipelin
     p->options = *options;
     *ret = p;
     budget_open(p);
+    block_pool_init(&p->blocks);
     queue_init(&p->jobs, JOB_QUEUE_BYTES);
     TRY(destinations_open(p, err));
     p->tables = tables_new(&(struct tables_options){
@@ -126,6 +129,7 @@ enum status pipeline_open(const struct pipeline_options *options, struct pipelin
     p->shared.ndestinations = p->ndestinations;
     p->shared.tables = p->tables;
     p->shared.budget = &p->budget;
+    p->shared.blocks = &p->blocks;
     p->shared.fatal = options->fatal;
     p->shared.toast = options->toast != NULL ? options->toast : toast_store_open_disabled();
     p->shared.inline_value_max = (size_t)options->config->memory.inline_value_max;
@@ -286,6 +290,7 @@ void pipeline_close(struct pipeline *p)
     queue_fini(&p->feed);
     queue_fini(&p->jobs);
     budget_fini(&p->budget);
+    block_pool_fini(&p->blocks);
     free(p->shared.rejects);
     free(p->destinations);
     free(p->workers);

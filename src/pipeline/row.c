@@ -35,7 +35,7 @@ struct builder *worker_builder(struct worker *w, const struct route *route, size
     *b = (struct builder){
         .target = target_ref(target),
         .table = route->table,
-        .block = block_new(target->header),
+        .block = block_pool_take(w->shared->blocks, target->header),
         .destination = d,
     };
     block_reserve(b->block, target, w->rows_hint);

@@ -115,16 +115,16 @@ enum status worker_add_change(struct worker *w, const struct route *route,
     return append_everywhere(w, route, w->datums, &meta, err);
 }
 
-static void builder_fini(struct builder *b)
+static void builder_fini(struct worker *w, struct builder *b)
 {
-    block_free(b->block);
+    block_pool_give(w->shared->blocks, b->block);
     target_unref(b->target);
 }
 
 void worker_discard(struct worker *w)
 {
     for (size_t i = 0; i < w->nbuilders; i++)
-        builder_fini(&w->builders[i]);
+        builder_fini(w, &w->builders[i]);
     w->nbuilders = 0;
     stored_clear(&w->stored);
 }
@@ -159,7 +159,7 @@ static enum status builder_send(struct worker *w, struct builder *b, struct ack 
     };
     enum status st = block_charge(w, item, permit, keep, err);
     if (st != OK) {
-        block_item_free(w->shared->budget, item);
+        block_item_free(w->shared->blocks, w->shared->budget, item);
         return st;
     }
     ack_add(ack, seq, 1);
@@ -183,7 +183,7 @@ enum status worker_send(struct worker *w, struct ack *const *acks, const uint64_
         if (st == OK && builder_is_sent(b))
             st = builder_send(w, b, acks[b->destination], seqs[b->destination], permit, keep, err);
         else
-            builder_fini(b);
+            builder_fini(w, b);
     }
     w->nbuilders = 0;
     return st;

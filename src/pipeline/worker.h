@@ -1,5 +1,6 @@
 /* A decode worker: walks raw tuples and appends straight to destination columns. */
 #pragma once
+#include "pipeline/block_pool.h"
 #include "pipeline/slice.h"
 #include "toast/store.h"
 
@@ -9,6 +10,7 @@ struct worker_shared {
     size_t ndestinations;
     struct tables *tables;
     struct budget *budget;
+    struct block_pool *blocks;
     struct fatal *fatal;
     struct target **rejects; /* per destination: target of walshadow_rejects */
     struct toast_store *toast;

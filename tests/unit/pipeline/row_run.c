@@ -146,7 +146,10 @@ static void compare(bool key, unsigned odd)
     CLEANUP_BUF struct buf frames = {0};
     for (unsigned i = 0; i < ROWS; i++)
         put_frame(&frames, i, odd);
-    struct worker_shared shared = {.tables = pipeline_tables(f.p), .inline_value_max = 1 << 20};
+    struct block_pool blocks;
+    block_pool_init(&blocks);
+    struct worker_shared shared = {
+        .tables = pipeline_tables(f.p), .blocks = &blocks, .inline_value_max = 1 << 20};
     struct worker runs = {.shared = &shared, .rows_hint = 10}, single = runs;
     size_t in_runs = 0;
     for (size_t at = 0; at < frames.len;) {
@@ -168,6 +171,7 @@ static void compare(bool key, unsigned odd)
     assert_same_blocks(&runs, &single);
     worker_fini(&runs);
     worker_fini(&single);
+    block_pool_fini(&blocks);
     routes_free(cache);
     feed_end(&f);
 }
@@ -210,7 +214,10 @@ static void damaged_tuple(void **state)
         put_frame(&frames, i, 1);
     size_t len = ((struct change_frame *)frames.data)->head.len, at = 6 * len;
     ((struct change_frame *)(frames.data + at))->new_len -= 9;
-    struct worker_shared shared = {.tables = pipeline_tables(f.p), .inline_value_max = 1 << 20};
+    struct block_pool blocks;
+    block_pool_init(&blocks);
+    struct worker_shared shared = {
+        .tables = pipeline_tables(f.p), .blocks = &blocks, .inline_value_max = 1 << 20};
     struct worker w = {.shared = &shared, .rows_hint = 10};
     uint32_t rows;
     assert_int_equal(row_run_add(&w, &route, frames.data, frames.len, &rows), at);
@@ -221,6 +228,7 @@ static void damaged_tuple(void **state)
         worker_add_change(&w, route, (struct change_frame *)(frames.data + at), NULL, &err),
         ERR_DATA);
     worker_fini(&w);
+    block_pool_fini(&blocks);
     routes_free(cache);
     feed_end(&f);
 }
