@@ -100,7 +100,7 @@ static enum status on_output(void *ctx, XLogRecPtr lsn, const uint8_t *data, siz
         len -= (size_t)(written - lsn);
         lsn = written;
     }
-    return wal_archive_write(p->options.archive, lsn, data, len, err);
+    return wal_archive_write(p->options.archive, lsn, data, len, wal_filter_marks(p->filter), err);
 }
 
 /* A standby takes for granted that a record is never split but at a page boundary (streaming

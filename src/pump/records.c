@@ -21,10 +21,12 @@ struct known_xid {
     UT_hash_handle hh;
 };
 
+#define SEEN_XIDS 64u
+
 struct records {
     struct records_options options;
-    struct known_xid *xids; /* open transactions of our database */
-    TransactionId last_xid; /* seen just now: most records come in runs */
+    struct known_xid *xids;        /* open transactions of our database */
+    TransactionId seen[SEEN_XIDS]; /* lately, each at its remainder: most records are of few */
     struct temporary *temporary;
     struct rewrites *rewrites;
     TransactionId pages_xid; /* the last FRAME_PAGES says this */
@@ -82,9 +84,9 @@ static struct known_xid *known_get(struct records *r, TransactionId xid)
 static void known_drop(struct records *r, TransactionId xid)
 {
     struct known_xid *k = known_find(r, xid);
-    r->last_xid = InvalidTransactionId;
     if (k == NULL)
         return;
+    r->seen[xid % SEEN_XIDS] = InvalidTransactionId;
     HASH_DEL(r->xids, k);
     free(k);
 }
@@ -93,7 +95,7 @@ static void known_drop(struct records *r, TransactionId xid)
 static void known_prune(struct records *r, TransactionId oldest_running)
 {
     struct known_xid *k, *next;
-    r->last_xid = InvalidTransactionId;
+    memset(r->seen, 0, sizeof r->seen);
     HASH_ITER (hh, r->xids, k, next) {
         if (!xid_precedes(k->xid, oldest_running))
             continue;
@@ -112,9 +114,10 @@ static void put_seen(struct buf *out, TransactionId xid, TransactionId top, XLog
 /* Its transaction pins the floor from here on (B10). */
 static void see_xid(struct records *r, TransactionId xid, TransactionId top, XLogRecPtr lsn)
 {
-    if (xid == InvalidTransactionId || (xid == r->last_xid && top == InvalidTransactionId))
+    TransactionId *seen = &r->seen[xid % SEEN_XIDS];
+    if (xid == InvalidTransactionId || (xid == *seen && top == InvalidTransactionId))
         return;
-    r->last_xid = xid;
+    *seen = xid;
     if (known_find(r, xid) != NULL)
         return;
     known_get(r, xid);

@@ -391,7 +391,7 @@ static enum status write_piece(struct wal_archive *a, const void *data, size_t l
 }
 
 enum status wal_archive_write(struct wal_archive *a, XLogRecPtr lsn, const void *data, size_t len,
-                              struct error *err)
+                              struct noop_marks *marks, struct error *err)
 {
     if (!a->started) {
         if (lsn % a->segment_bytes != 0)
@@ -407,6 +407,7 @@ enum status wal_archive_write(struct wal_archive *a, XLogRecPtr lsn, const void 
     if (lsn < a->written && rewind_to(a, lsn, err) != OK)
         return io_failed(a, err);
     const uint8_t *at = data;
+    a->packer.marks = marks;
     while (len > 0) {
         size_t n = MIN(MIN(len, PIECE_MAX), a->segment_bytes - a->written % a->segment_bytes);
         if (write_piece(a, at, n, err) != OK)
@@ -414,6 +415,7 @@ enum status wal_archive_write(struct wal_archive *a, XLogRecPtr lsn, const void 
         at += n;
         len -= n;
     }
+    a->packer.marks = NULL;
     return OK;
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 #include "base/error.h"
 #include "pg/pg.h"
+#include "wal/noop.h"
 #include "wal/straddle.h"
 
 #include <stddef.h>
@@ -22,9 +23,10 @@ void wal_archive_close(struct wal_archive *a); /* no reader may be left; NULL is
 /* Appends at lsn = written; the first write of an empty archive starts anywhere at a segment start.
  * Below written: what is there from lsn on is dropped and written again (a sealed segment in the
  * middle of which lsn falls becomes unfinished again). Each segment it fills is sealed in the
- * background. ERR_CONFIG when the disk is full, ERR_BUG for a gap. */
+ * background. marks: of no-ops among the bytes, NULL if nothing is known of them. ERR_CONFIG when
+ * the disk is full, ERR_BUG for a gap. */
 enum status wal_archive_write(struct wal_archive *a, XLogRecPtr lsn, const void *data, size_t len,
-                              struct error *err) CHECKED;
+                              struct noop_marks *marks, struct error *err) CHECKED;
 
 /* Full segments are sealed by a thread of the archive's own: waits until all are. The writer's. */
 enum status wal_archive_settle(struct wal_archive *a, struct error *err) CHECKED;

@@ -30,6 +30,7 @@ struct wal_filter {
     enum wal_route decided_route;
     struct noop_writer noop; /* where its rewriting has got to */
     struct noop_cache noop_cache;
+    struct noop_marks marks;
 
     bool straddle_open; /* the rest of the record that straddles the start is being rewritten */
     struct noop_writer edge;
@@ -153,6 +154,7 @@ static enum status on_record(void *ctx, const struct wal_record *r, struct error
     if (route != WAL_FORWARD && f->emitted_lsn < r->end) {
         if (!f->decided && lies_in_page(f, r)) {
             noop_in_place(&f->noop_cache, out_at(f, r->start), r->total_len);
+            noop_mark(&f->marks, r->start);
         } else {
             if (!f->decided)
                 noop_begin(f, r);
@@ -352,6 +354,11 @@ XLogRecPtr wal_filter_next_lsn(const struct wal_filter *f)
 XLogRecPtr wal_filter_output_lsn(const struct wal_filter *f)
 {
     return f->emitted_lsn;
+}
+
+struct noop_marks *wal_filter_marks(struct wal_filter *f)
+{
+    return &f->marks;
 }
 
 bool wal_filter_ended(const struct wal_filter *f)

@@ -7,6 +7,7 @@
 #include "pg/wal_record.h"
 #include "wal/catalog_filenodes.h"
 #include "wal/classify.h"
+#include "wal/noop.h"
 #include "wal/straddle.h"
 
 struct wal_filter_options {
@@ -62,6 +63,8 @@ enum status wal_filter_finish(struct wal_filter *f, struct error *err) CHECKED;
 XLogRecPtr wal_filter_next_lsn(const struct wal_filter *f);   /* the next byte wanted */
 XLogRecPtr wal_filter_output_lsn(const struct wal_filter *f); /* the next byte of the output */
 bool wal_filter_ended(const struct wal_filter *f);            /* zeros_end: the end was met */
-size_t wal_filter_held_bytes(const struct wal_filter *f);     /* memory of buffers */
+/* Of the output's no-ops, for who takes it; the filter's. */
+struct noop_marks *wal_filter_marks(struct wal_filter *f);
+size_t wal_filter_held_bytes(const struct wal_filter *f); /* memory of buffers */
 uint32_t wal_filter_timeline(const struct wal_filter *f);
 const struct wal_filter_counters *wal_filter_counters(const struct wal_filter *f);

@@ -29,6 +29,26 @@ void noop_writer_init(struct noop_writer *w, struct noop_cache *cache, uint32_t 
 void noop_in_place(struct noop_cache *cache, uint8_t *record, uint32_t total_len);
 /* Are these MAXALIGN8(total_len) bytes in one page what noop_in_place would write there? */
 bool noop_matches(struct noop_cache *cache, const uint8_t *record, uint32_t total_len);
+/* Where whole no-ops have just been written in place, in order: who packs their pages need not look
+ * at their bytes once more. Bounded: what is not marked is looked at. Zero-initialised is empty. */
+#define NOOP_MARKS 8192u
+struct noop_marks {
+    XLogRecPtr at[NOOP_MARKS]; /* a ring */
+    uint32_t taken, added;
+};
+static inline void noop_mark(struct noop_marks *m, XLogRecPtr lsn)
+{
+    if (m->added - m->taken < NOOP_MARKS)
+        m->at[m->added++ % NOOP_MARKS] = lsn;
+}
+/* Is there a mark for the record? Those before it are dropped. */
+static inline bool noop_take_mark(struct noop_marks *m, XLogRecPtr lsn)
+{
+    while (m->taken != m->added && m->at[m->taken % NOOP_MARKS] < lsn)
+        m->taken++;
+    return m->taken != m->added && m->at[m->taken % NOOP_MARKS] == lsn;
+}
+
 /* Zeros without end: for a record of which nothing is known. */
 void noop_writer_zeros(struct noop_writer *w, uint64_t segment_bytes);
 /* The next byte to write is record byte `off`, at lsn. */

@@ -86,6 +86,13 @@ static uint32_t first_record(const struct packing *w)
     return rem < PG_XLOG_BLCKSZ - at ? at + (uint32_t)MAXALIGN8(rem) : PG_XLOG_BLCKSZ;
 }
 
+static bool is_noop(struct wal_packer *p, XLogRecPtr lsn, const uint8_t *record, uint32_t total_len)
+{
+    if (p->marks != NULL && noop_take_mark(p->marks, lsn))
+        return noop_has_length(total_len);
+    return noop_matches(&p->noops, record, total_len);
+}
+
 size_t wal_pack_page(struct wal_packer *p, XLogRecPtr lsn, const uint8_t *page, uint8_t *out)
 {
     struct packing w = {.p = p, .lsn = lsn, .page = page, .out = out + 2};
@@ -100,7 +107,7 @@ size_t wal_pack_page(struct wal_packer *p, XLogRecPtr lsn, const uint8_t *page, 
         }
         bool whole = total_len <= PG_XLOG_BLCKSZ - at;
         if (whole && p->last != 0 && wal_header_prev(record) == p->last &&
-            noop_matches(&p->noops, record, total_len))
+            is_noop(p, lsn + at, record, total_len))
             put_noop(&w, at, total_len);
         p->last = lsn + at;
         if (!whole) {

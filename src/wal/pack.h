@@ -23,7 +23,8 @@
 struct wal_packer {
     struct noop_cache noops;
     uint64_t segment_bytes;
-    XLogRecPtr last; /* where the last record begins; 0 = not known */
+    XLogRecPtr last;          /* where the last record begins; 0 = not known */
+    struct noop_marks *marks; /* of the bytes to come; NULL = none */
 };
 
 /* For the pages of a segment, before the first. The cache of no-ops stays from one to the next:

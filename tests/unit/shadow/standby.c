@@ -46,7 +46,7 @@ static void *feed(void *arg)
     while (source_repl_receive(stream, UINT64_MAX, &chunk, &err) == OK &&
            chunk.kind != SOURCE_CHUNK_ENDED) {
         if (chunk.kind == SOURCE_CHUNK_DATA &&
-            wal_archive_write(archive, chunk.lsn, chunk.data, chunk.len, &err) != OK)
+            wal_archive_write(archive, chunk.lsn, chunk.data, chunk.len, NULL, &err) != OK)
             break;
     }
     if (err.kind != ERR_CANCELLED)

@@ -46,7 +46,7 @@ static void write_range(struct wal_archive *a, XLogRecPtr from, XLogRecPtr to, u
         size_t n = MIN(sizeof chunk, to - from);
         for (size_t i = 0; i < n; i++)
             chunk[i] = content(from + i, version);
-        assert_ok(wal_archive_write(a, from, chunk, n, &err));
+        assert_ok(wal_archive_write(a, from, chunk, n, NULL, &err));
         from += n;
     }
     assert_ok(wal_archive_settle(a, &err));
@@ -114,12 +114,12 @@ static void write_seal_reopen(void **state)
     struct error err = {0};
     struct wal_archive *a = open_archive();
     assert_int_equal(wal_archive_written_lsn(a), 0);
-    assert_int_equal(wal_archive_write(a, START + 1, "x", 1, &err), ERR_BUG);
+    assert_int_equal(wal_archive_write(a, START + 1, "x", 1, NULL, &err), ERR_BUG);
     write_range(a, START, START + 3 * SEGMENT + 12345, 0);
     assert_int_equal(wal_archive_written_lsn(a), START + 3 * SEGMENT + 12345);
     assert_int_equal(wal_archive_sealed_lsn(a), START + 3 * SEGMENT);
     assert_int_equal(wal_archive_oldest_lsn(a), START);
-    assert_int_equal(wal_archive_write(a, START + 9 * SEGMENT, "x", 1, &err), ERR_BUG);
+    assert_int_equal(wal_archive_write(a, START + 9 * SEGMENT, "x", 1, NULL, &err), ERR_BUG);
     struct wal_archive_cursor *c = wal_archive_cursor_new(a);
     check_range(a, c, START, START + 3 * SEGMENT + 12345, 0);
     check_range(a, c, START + 70000, START + 90000, 0); /* backwards, into a sealed one */
@@ -342,7 +342,7 @@ static void straddles(void **state)
     builder_record(&b, RM_HEAP_ID, 0x00, 0, none, body, sizeof body);
     while (b.wal.len < 6 * SEGMENT)
         builder_record(&b, RM_XLOG_ID, 0x30, 0, none, body, 4000);
-    assert_ok(wal_archive_write(a, START, b.wal.data, b.wal.len, &err));
+    assert_ok(wal_archive_write(a, START, b.wal.data, b.wal.len, NULL, &err));
     assert_ok(wal_archive_settle(a, &err));
     static const struct {
         unsigned at, start;
@@ -381,7 +381,7 @@ static void full_disk_is_clear(void **state)
     snprintf(path, sizeof path, "%s/000000010000000000000003.partial", dir);
     assert_int_equal(symlink("/dev/full", path), 0);
     static const uint8_t pages[9000];
-    assert_int_equal(wal_archive_write(a, START, pages, sizeof pages, &err), ERR_CONFIG);
+    assert_int_equal(wal_archive_write(a, START, pages, sizeof pages, NULL, &err), ERR_CONFIG);
     assert_int_equal(err.sys_errno, ENOSPC);
     assert_non_null(strstr(err.message, "full"));
     assert_non_null(strstr(err.message, dir));

@@ -82,6 +82,103 @@ static void filtered_wal(void **state)
     }
 }
 
+struct marked_sink {
+    struct wal_filter *filter;
+    XLogRecPtr start;
+    struct buf out, packed;
+    struct wal_packer packer;
+    size_t pages;
+};
+
+/* Whole pages go at once, as the archive takes them. */
+static enum status on_marked_output(void *ctx, XLogRecPtr lsn, const uint8_t *data, size_t len,
+                                    struct error *err)
+{
+    struct marked_sink *s = ctx;
+    (void)lsn, (void)err;
+    buf_put(&s->out, data, len);
+    s->packer.marks = wal_filter_marks(s->filter);
+    for (; (s->pages + 1) * PG_XLOG_BLCKSZ <= s->out.len; s->pages++) {
+        size_t at = s->pages * PG_XLOG_BLCKSZ;
+        if ((s->start + at) % GOLDEN_SEGMENT == 0)
+            wal_packer_begin(&s->packer, GOLDEN_SEGMENT);
+        uint8_t *to = buf_reserve(&s->packed, WAL_PACKED_PAGE_MAX);
+        s->packed.len += wal_pack_page(&s->packer, s->start + at, s->out.data + at, to);
+    }
+    return OK;
+}
+
+/* With the filter's word for what is a no-op: the same as looked at, whatever pieces it comes in.
+ */
+static void marked_wal(void **state)
+{
+    (void)state;
+    for (unsigned major = 15; major <= 18; major++) {
+        struct golden g;
+        struct error err = {0};
+        golden_load(&g, major);
+        struct marked_sink s = {.start = g.start};
+        struct catalog_filenodes *set = catalog_filenodes_new();
+        struct wal_filter_options o = {.major = g.major,
+                                       .segment_bytes = GOLDEN_SEGMENT,
+                                       .system_id = g.system_id,
+                                       .database = g.database,
+                                       .filenodes = set,
+                                       .ctx = &s,
+                                       .on_output = on_marked_output};
+        s.filter = wal_filter_new(&o, g.start);
+        wal_packer_begin(&s.packer, GOLDEN_SEGMENT);
+        srand(major);
+        for (size_t at = 0, n; at < g.wal.len; at += n) {
+            size_t piece = (size_t)rand() % 30000 + 1;
+            n = MIN(g.wal.len - at, piece);
+            assert_ok(wal_filter_feed(s.filter, g.start + at, g.wal.data + at, n, &err));
+        }
+        assert_ok(wal_filter_finish(s.filter, &err));
+        assert_true(wal_filter_marks(s.filter)->taken > 100);
+        struct wal_packer plain = {0};
+        size_t compared = 0;
+        wal_packer_begin(&plain, GOLDEN_SEGMENT);
+        for (size_t i = 0; i < s.pages; i++) {
+            uint8_t packed[WAL_PACKED_PAGE_MAX];
+            size_t at = i * PG_XLOG_BLCKSZ;
+            if ((g.start + at) % GOLDEN_SEGMENT == 0)
+                wal_packer_begin(&plain, GOLDEN_SEGMENT);
+            size_t n = wal_pack_page(&plain, g.start + at, s.out.data + at, packed);
+            assert_true(compared + n <= s.packed.len);
+            assert_memory_equal(s.packed.data + compared, packed, n);
+            compared += n;
+        }
+        assert_int_equal(compared, s.packed.len);
+        assert_int_equal(s.pages * PG_XLOG_BLCKSZ, g.wal.len);
+        noop_cache_fini(&plain.noops);
+        noop_cache_fini(&s.packer.noops);
+        wal_filter_free(s.filter);
+        catalog_filenodes_free(set);
+        buf_free(&s.out);
+        buf_free(&s.packed);
+        golden_free(&g);
+    }
+}
+
+/* More of them than there is room for, taken late, or never. */
+static void marks(void **state)
+{
+    (void)state;
+    static struct noop_marks m;
+    for (uint32_t i = 0; i < NOOP_MARKS + 10; i++)
+        noop_mark(&m, 1000 + 32 * i);
+    assert_false(noop_take_mark(&m, 990));
+    assert_true(noop_take_mark(&m, 1000));
+    assert_true(noop_take_mark(&m, 1000 + 32));
+    assert_false(noop_take_mark(&m, 1000 + 48));
+    assert_true(noop_take_mark(&m, 1000 + 32 * (NOOP_MARKS - 1)));
+    assert_false(noop_take_mark(&m, 1000 + 32 * NOOP_MARKS)); /* there was no room */
+    noop_mark(&m, 1000 + 32 * (NOOP_MARKS + 11));
+    assert_false(noop_take_mark(&m, 1000 + 32 * (NOOP_MARKS + 10)));
+    assert_true(noop_take_mark(&m, 1000 + 32 * (NOOP_MARKS + 11)));
+}
+
 /* One bit of a page turned: never a record that "follows" from what it does not follow from. */
 static void damaged_wal(void **state)
 {
@@ -144,10 +241,8 @@ static void refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(filtered_wal),
-        cmocka_unit_test(damaged_wal),
-        cmocka_unit_test(noise),
-        cmocka_unit_test(refuses),
+        cmocka_unit_test(filtered_wal), cmocka_unit_test(marked_wal), cmocka_unit_test(marks),
+        cmocka_unit_test(damaged_wal),  cmocka_unit_test(noise),      cmocka_unit_test(refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
