@@ -15,7 +15,7 @@ struct mapping_change {
     bool comes;                /* selected from now on */
     bool moves;                /* another name or bad-value policy, rows stay */
     bool copied;               /* other columns */
-    bool waits;                /* it comes only if its name is free now */
+    bool waits;                /* it comes only if its target can be had now */
     struct target **to;        /* of one that moves, per destination; NULL: stays as it is */
 };
 
@@ -131,16 +131,24 @@ static enum status refuse_clash(const struct remap *m, const struct rel_desc *d,
     return OK;
 }
 
-/* Its new name must be free, or belong to a target of this source. */
-static enum status refuse_taken(const struct remap *m, const struct rel_desc *d, size_t i,
+/* Its new name must be free, or belong to a target of this source; or, where others make them, to
+ * one of theirs. */
+static enum status refuse_taken(const struct remap *m, const struct mapping_change *c, size_t i,
                                 const struct target_plan *plan, struct error *err)
 {
+    const struct rel_desc *d = c->desc;
+    bool no_create = plan->options.no_create;
     struct destination *dest = tables_options_of(m->t)->destinations[i];
     struct found_table found;
     if (dest->options.null)
         return OK;
     TRY(target_table_look(dest, plan->ct.database, plan->ct.table, &found, err));
-    if (found.exists && !target_comment_is_ours(found.comment, plan->comment))
+    if (!found.exists && no_create && !c->moves) {
+        enum status st = target_not_created(plan->ct.database, plan->ct.table, err);
+        error_prefix(err, "table %s.%s", d->schema, d->name);
+        return st;
+    }
+    if (found.exists && !no_create && !target_comment_is_ours(found.comment, plan->comment))
         return error_set(err, ERR_CONFIG,
                          "table %s.%s: target %s.%s exists and is not walshadow's (no comment of "
                          "this source): drop or rename it",
@@ -191,7 +199,7 @@ static enum status check_target(const struct remap *m, const struct mapping_chan
     if (st == ERR_CONFIG)
         st = error_prefix(err, "table %s.%s", c->desc->schema, c->desc->name);
     if (st == OK && plan.ct.replicate)
-        st = refuse_taken(m, c->desc, i, &plan, err);
+        st = refuse_taken(m, c, i, &plan, err);
     tables_plan_fini(&plan);
     return st;
 }
@@ -219,12 +227,13 @@ static enum status plan_change(const struct remap *m, struct mapping_change *c, 
     return OK;
 }
 
-/* The configuration gives its name to two: as long as it does, the second has none. */
-static bool has_no_name(const struct remap *m, const struct mapping_change *c)
+/* What kept it from having a target still does: the configuration gives its name to two, something
+ * that is not ours has it, nobody has made it. */
+static bool still_waits(const struct remap *m, const struct mapping_change *c)
 {
     struct error quiet;
     for (size_t i = 0; c->waits && i < m->to->ndestinations; i++)
-        if (refuse_clash(m, c->desc, i, &quiet) != OK)
+        if (refuse_clash(m, c->desc, i, &quiet) != OK || check_target(m, c, i, &quiet) != OK)
             return true;
     return false;
 }
@@ -234,7 +243,7 @@ static enum status plan_all(struct remap *m, struct error *err)
     m->changes = xcalloc(m->nall + 1, sizeof *m->changes);
     for (size_t i = 0; i < m->nall; i++) {
         struct mapping_change *c = &m->changes[m->nchanges];
-        if (!is_candidate(m, m->all[i]) || !compare(m, m->all[i], c) || has_no_name(m, c))
+        if (!is_candidate(m, m->all[i]) || !compare(m, m->all[i], c) || still_waits(m, c))
             continue;
         m->nchanges++;
         TRY(plan_change(m, c, err));
@@ -327,7 +336,7 @@ static enum status come(const struct remap *m, struct mapping_change *c, struct 
 {
     tables_entry_get(m->t, c->desc);
     return tables_resync(m->t, c->desc->oid, m->lsn, c->comes ? RESYNC_INITIAL_COPY : RESYNC_SHAPE,
-                         c->waits   ? "its name is free now"
+                         c->waits   ? "its target can be had now"
                          : c->comes ? "the configuration selects it now"
                                     : "its mapping in the configuration changed",
                          c->copied, err);

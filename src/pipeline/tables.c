@@ -286,6 +286,7 @@ void tables_plan_make_from(struct tables *t, const struct config *config,
         .on_bad_value = policy_of(&plan->ct),
         .chdb_fsync = cd->kind == DESTINATION_CHDB,
         .fsync_each_insert = cd->fsync == FSYNC_INSERT,
+        .no_create = !plan->ct.auto_create,
         .comment = plan->comment,
         .columns = overrides,
         .ncolumns = plan->ct.ncolumns,
@@ -712,7 +713,7 @@ static enum status exchange_one(struct tables *t, struct table_entry *e,
     tables_plan_make(t, desc, i, &plan);
     enum status st = tables_plan_target(t, desc, i, &plan, 0, &target, err);
     if (st == OK)
-        st = target_table_exchange(t->options.destinations[i], e->fresh[i], target, plan.comment,
+        st = target_table_exchange(t->options.destinations[i], e->fresh[i], target, &plan.options,
                                    lsn, err);
     if (st == OK && plan.view)
         st = target_view_make(t->options.destinations[i], target, plan.comment, err);

@@ -174,14 +174,17 @@ enum status target_table_ensure(struct destination *d, const struct target *targ
                                 const struct target_options *options, enum tables_mode mode,
                                 struct history *history, XLogRecPtr lsn, enum target_loss *ret_loss,
                                 struct error *err) CHECKED;
+/* Fails with what is to be done about a target that another has to make. */
+enum status target_not_created(const char *database, const char *table, struct error *err) CHECKED;
 /* A table for a copy, empty. */
 enum status target_table_fresh(struct destination *d, const struct target *fresh,
                                const struct target_options *options, struct error *err) CHECKED;
-/* `fresh` takes the name of `target`; what had it, if it was ours, has the name of fresh
- * afterwards. ERR_CONFIG, with nothing done, if the name belongs to something that is not ours. */
+/* `fresh` takes the name of `target`; what had it, if it was ours or is empty and of its shape, has
+ * the name of fresh afterwards. ERR_CONFIG, with nothing done, if the name belongs to something
+ * else, or to nothing where no table may be made. */
 enum status target_table_exchange(struct destination *d, const struct target *fresh,
-                                  const struct target *target, const char *comment, XLogRecPtr lsn,
-                                  struct error *err) CHECKED;
+                                  const struct target *target, const struct target_options *options,
+                                  XLogRecPtr lsn, struct error *err) CHECKED;
 enum status target_table_drop(struct destination *d, const struct target *t,
                               struct error *err) CHECKED;
 /* Drops every table whose name begins with `prefix` and whose comment begins with `comment`. */

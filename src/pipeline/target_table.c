@@ -72,6 +72,21 @@ static enum status create(struct destination *d, const struct target *t,
     return destination_execute(d, buf_cstr(&sql), err);
 }
 
+enum status target_not_created(const char *database, const char *table, struct error *err)
+{
+    return error_set(err, ERR_CONFIG,
+                     "its target %s.%s does not exist, and auto_create is false for its schema: "
+                     "create it, empty, and reload, or resync the table if it is stopped",
+                     database, table);
+}
+
+static enum status create_allowed(struct destination *d, const struct target *t,
+                                  const struct target_options *options, struct error *err)
+{
+    return options->no_create ? target_not_created(t->database, t->table, err)
+                              : create(d, t, options, err);
+}
+
 struct column_check {
     const struct target *target;
     unsigned matched, seen;
@@ -108,6 +123,14 @@ static enum status columns_match(struct destination *d, const struct target *t, 
     return OK;
 }
 
+static enum status other_columns(const struct target *t, struct error *err)
+{
+    return error_set(err, ERR_CONFIG,
+                     "target %s.%s exists with other columns than the source table needs: drop or "
+                     "rename it",
+                     t->database, t->table);
+}
+
 /* A table that is not ours is used only if it is empty and has our columns. It gets our comment, so
  * that the next start knows it. */
 static enum status adopt(struct destination *d, const struct target *t,
@@ -128,10 +151,7 @@ static enum status adopt(struct destination *d, const struct target *t,
                          t->database, t->table);
     TRY(columns_match(d, t, &match, err));
     if (!match)
-        return error_set(err, ERR_CONFIG,
-                         "target %s.%s exists with other columns than the source table needs: drop "
-                         "or rename it",
-                         t->database, t->table);
+        return other_columns(t, err);
     buf_printf(&sql, "ALTER TABLE ");
     target_full_name(&sql, t);
     buf_printf(&sql, " MODIFY COMMENT ");
@@ -194,7 +214,9 @@ static enum status replace(struct destination *d, const struct target *t,
     CLEANUP_BUF struct buf sql = {0};
     bool match;
     TRY(columns_match(d, t, &match, err));
-    if (!match || !is_made_alike(found, t, options)) {
+    if (!match && options->no_create)
+        return other_columns(t, err);
+    if (!options->no_create && (!match || !is_made_alike(found, t, options))) {
         log_info("msg=\"target of an earlier load dropped\" table=%s", LOG_Q(t->table));
         TRY(drop(d, t, err));
         return create(d, t, options, err);
@@ -267,7 +289,7 @@ enum status target_table_ensure(struct destination *d, const struct target *targ
     TRY(target_table_look(d, target->database, target->table, &found, err));
     if (!found.exists)
         return mode == TABLES_RESUME ? lost(target, "does not exist", TARGET_MISSING, ret_loss, err)
-                                     : create(d, target, options, err);
+                                     : create_allowed(d, target, options, err);
     if (strcmp(found.comment, options->comment) == 0)
         return mode == TABLES_REPLACE ? replace(d, target, options, &found, err) : OK;
     if (target_comment_is_ours(found.comment, options->comment)) {
@@ -279,7 +301,7 @@ enum status target_table_ensure(struct destination *d, const struct target *targ
         if (mode == TABLES_RESUME)
             return lost(target, "is another table's", TARGET_TAKEN, ret_loss, err);
         TRY(target_table_move_aside(d, target, options->comment, lsn, err));
-        return create(d, target, options, err);
+        return create_allowed(d, target, options, err);
     }
     if (mode == TABLES_RESUME)
         return lost(target, "is not walshadow's", TARGET_TAKEN, ret_loss, err);
@@ -368,11 +390,19 @@ static enum status bring_former(struct destination *d, const struct target *targ
     return table == NULL ? OK : target_table_rename(d, target, &rename, err);
 }
 
+static enum status must_exist(struct destination *d, const struct target *t, struct error *err)
+{
+    struct found_table found;
+    TRY(target_table_look(d, t->database, t->table, &found, err));
+    return found.exists ? OK : target_not_created(t->database, t->table, err);
+}
+
 enum status target_table_exchange(struct destination *d, const struct target *fresh,
-                                  const struct target *target, const char *comment, XLogRecPtr lsn,
-                                  struct error *err)
+                                  const struct target *target, const struct target_options *options,
+                                  XLogRecPtr lsn, struct error *err)
 {
     struct found_table found, new;
+    const char *comment = options->comment;
     if (d->options.null)
         return OK;
     TRY(target_table_look(d, fresh->database, fresh->table, &new, err));
@@ -380,16 +410,14 @@ enum status target_table_exchange(struct destination *d, const struct target *fr
     if (!new.exists)
         return error_set(err, ERR_CONFIG, "%s.%s was dropped by another", fresh->database,
                          fresh->table);
-    if (found.exists && strcmp(found.comment, comment) != 0) {
-        if (!target_comment_is_ours(found.comment, comment))
-            return error_set(err, ERR_CONFIG,
-                             "target %s.%s exists and is not walshadow's (no comment of this "
-                             "source): drop or rename it",
-                             target->database, target->table);
+    if (found.exists && !target_comment_is_ours(found.comment, comment))
+        TRY(adopt(d, target, options, &found, err));
+    else if (found.exists && strcmp(found.comment, comment) != 0)
         TRY(target_table_move_aside(d, target, comment, lsn, err));
-    }
     if (!found.exists)
         TRY(bring_former(d, target, comment, lsn, err));
+    if (!found.exists && options->no_create)
+        TRY(must_exist(d, target, err));
     return exchange(d, fresh, target, new.uuid, err);
 }
 

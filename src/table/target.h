@@ -35,6 +35,7 @@ struct target_options {
     enum bad_value_policy on_bad_value;
     bool chdb_fsync; /* engine tables: fsync_after_insert etc. (clickhouse-notes 4) */
     bool fsync_each_insert;
+    bool no_create;      /* its table is another's to make (auto_create = false) */
     const char *comment; /* walshadow <system_id>/<db oid>/<rel oid> */
     /* column overrides, NULL target or type = default; ncolumns 0 = all columns */
     const struct target_override {
