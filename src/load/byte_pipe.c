@@ -1,6 +1,7 @@
 #include "load/byte_pipe.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,12 +16,19 @@ struct parcel {
     struct byte_piece pieces[PARCEL_PIECES];
 };
 
+struct byte_memory {
+    atomic_uint refs;
+    void (*release)(void *memory);
+    struct byte_piece piece;
+};
+
 struct byte_pipe {
     void (*release)(void *memory);
     size_t max_bytes;
-    struct parcel *filling; /* the writer's */
-    struct parcel *reading; /* the reader's */
-    unsigned at;            /* its next piece; the one before is lent out */
+    struct parcel *filling;   /* the writer's */
+    struct parcel *reading;   /* the reader's */
+    unsigned at;              /* its next piece; the one before is lent out */
+    struct byte_memory *lent; /* that one's, if somebody asked */
 
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t readable, writable;
@@ -55,6 +63,16 @@ static void parcel_free(struct byte_pipe *p, struct parcel *parcel, unsigned fro
     free(parcel);
 }
 
+/* What the last read lent out. */
+static void take_back(struct byte_pipe *p)
+{
+    if (p->lent != NULL)
+        byte_memory_unref(p->lent);
+    else if (p->at > 0)
+        p->release(p->reading->pieces[p->at - 1].memory);
+    p->lent = NULL;
+}
+
 void byte_pipe_free(struct byte_pipe *p)
 {
     if (p == NULL)
@@ -64,7 +82,8 @@ void byte_pipe_free(struct byte_pipe *p)
         parcel_free(p, parcel, 0);
     }
     parcel_free(p, p->filling, 0);
-    parcel_free(p, p->reading, p->at == 0 ? 0 : p->at - 1);
+    take_back(p);
+    parcel_free(p, p->reading, p->at);
     pthread_cond_destroy(&p->readable);
     pthread_cond_destroy(&p->writable);
     pthread_mutex_destroy(&p->lock);
@@ -189,8 +208,7 @@ static bool parcel_take(struct byte_pipe *p)
 enum status byte_pipe_read(struct byte_pipe *p, const uint8_t **ret, size_t *ret_len,
                            struct error *err)
 {
-    if (p->at > 0) /* what the last read lent out */
-        p->release(p->reading->pieces[p->at - 1].memory);
+    take_back(p);
     if (p->reading != NULL && p->at == p->reading->n) {
         free(p->reading);
         p->reading = NULL;
@@ -204,6 +222,41 @@ enum status byte_pipe_read(struct byte_pipe *p, const uint8_t **ret, size_t *ret
     *ret = p->reading->pieces[p->at].bytes;
     *ret_len = p->reading->pieces[p->at++].len;
     return OK;
+}
+
+struct byte_memory *byte_pipe_lent(struct byte_pipe *p, const uint8_t *bytes, size_t len)
+{
+    if (p->at == 0)
+        return NULL;
+    const struct byte_piece *piece = &p->reading->pieces[p->at - 1];
+    uintptr_t from = (uintptr_t)piece->bytes, at = (uintptr_t)bytes;
+    if (at < from || at - from > piece->len || len > piece->len - (at - from))
+        return NULL;
+    if (p->lent == NULL) {
+        p->lent = xmalloc(sizeof *p->lent);
+        *p->lent = (struct byte_memory){.release = p->release, .piece = *piece};
+        atomic_init(&p->lent->refs, 1);
+    }
+    return p->lent;
+}
+
+struct byte_memory *byte_memory_ref(struct byte_memory *m)
+{
+    atomic_fetch_add_explicit(&m->refs, 1, memory_order_relaxed);
+    return m;
+}
+
+void byte_memory_unref(struct byte_memory *m)
+{
+    if (atomic_fetch_sub_explicit(&m->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    m->release(m->piece.memory);
+    free(m);
+}
+
+size_t byte_memory_len(const struct byte_memory *m)
+{
+    return m->piece.len;
 }
 
 void byte_pipe_cancel(struct byte_pipe *p)

@@ -26,8 +26,17 @@ void byte_pipe_close(struct byte_pipe *p);
  * its end. */
 enum status byte_pipe_next(struct byte_pipe *p, bool *ret_more, Oid *ret_tablespace_oid,
                            struct error *err) CHECKED;
-/* Waits for bytes; *ret_len 0 at the archive's end. Valid until the next call. */
+/* Waits for bytes; *ret_len 0 at the archive's end. Valid until the next call, or as long as
+ * somebody has their memory. */
 enum status byte_pipe_read(struct byte_pipe *p, const uint8_t **ret, size_t *ret_len,
                            struct error *err) CHECKED;
+
+/* What the last read gave, to be kept beyond the next; any thread. */
+struct byte_memory;
+/* NULL: these bytes are not in it. Else borrowed until the next read. */
+struct byte_memory *byte_pipe_lent(struct byte_pipe *p, const uint8_t *bytes, size_t len);
+struct byte_memory *byte_memory_ref(struct byte_memory *m);
+void byte_memory_unref(struct byte_memory *m);
+size_t byte_memory_len(const struct byte_memory *m);
 
 void byte_pipe_cancel(struct byte_pipe *p);

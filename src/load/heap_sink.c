@@ -10,7 +10,8 @@ struct heap_sink {
     struct load_rel *rel; /* of the file at hand; NULL: its bytes are not needed */
     struct page_batch *batch;
     BlockNumber next_block;
-    uint32_t in_page; /* bytes of the page that has begun */
+    uint8_t *page;    /* that has begun */
+    uint32_t in_page; /* bytes of it */
     uint64_t left;    /* whole pages of the file still to come */
 };
 
@@ -68,22 +69,35 @@ static enum status sink_begin(void *ctx, struct rel_file_locator locator, uint32
     return OK;
 }
 
-/* Bytes of the page that has begun go straight to their place in the batch. */
+/* A page whose bytes came in one piece stays where it is. */
+static bool page_lend(struct heap_sink *s, const uint8_t *bytes, size_t len)
+{
+    struct byte_memory *m =
+        len < PG_BLCKSZ ? NULL : byte_pipe_lent(s->load->pipe, bytes, PG_BLCKSZ);
+    if (m == NULL)
+        return false;
+    page_batch_lend(s->batch, s->next_block, (uint8_t *)(uintptr_t)bytes, m);
+    return true;
+}
+
 static enum status sink_data(void *ctx, const uint8_t *bytes, size_t len, struct error *err)
 {
     struct heap_sink *s = ctx;
     if (atomic_load_explicit(&s->rel->stopped, memory_order_relaxed))
         return OK;
     while (len > 0 && (s->in_page > 0 || s->left > 0)) {
-        if (s->batch == NULL)
-            s->batch = page_batch_new(s->rel, (uint32_t)MIN(s->left, (uint64_t)PAGE_BATCH_PAGES));
-        if (s->in_page == 0) {
-            page_batch_add(s->batch, s->next_block++);
-            s->left--;
-        }
         uint32_t n = (uint32_t)MIN(len, (size_t)(PG_BLCKSZ - s->in_page));
-        memcpy(s->batch->pages + (size_t)(s->batch->npages - 1) * PG_BLCKSZ + s->in_page, bytes, n);
-        s->in_page = (s->in_page + n) % PG_BLCKSZ;
+        bool begins = s->in_page == 0;
+        if (s->batch == NULL)
+            s->batch = page_batch_new(s->rel);
+        if (!begins || !page_lend(s, bytes, len)) {
+            if (begins)
+                s->page = page_batch_add(s->batch, s->next_block);
+            memcpy(s->page + s->in_page, bytes, n);
+            s->in_page = (s->in_page + n) % PG_BLCKSZ;
+        }
+        s->next_block += begins;
+        s->left -= begins;
         bytes += n;
         len -= n;
         if (s->in_page == 0 && s->batch->npages == PAGE_BATCH_PAGES)

@@ -309,7 +309,7 @@ static enum status rows_take_and_submit(struct load *l, struct awaited awaited, 
         TRY(undecided_take(l->undecided, awaited, &rel, &rows, &len, &count, err));
         if (rows == NULL)
             return OK;
-        struct page_batch *batch = page_batch_new(rel, 0);
+        struct page_batch *batch = page_batch_new(rel);
         batch->rows = rows;
         batch->rows_len = len;
         batch->nrows = count;

@@ -141,9 +141,12 @@ void load_fail(struct load *l, const struct error *err);
 struct load_rel *load_rel_find(const struct load *l, struct rel_file_locator locator);
 /* Calls table_stopped the first time. */
 void load_rel_stop(struct load *l, struct load_rel *rel, const char *fmt, ...) PRINTF(3, 4);
-struct page_batch *page_batch_new(struct load_rel *rel, uint32_t cap_pages);
-/* Room for one more page; the caller fills it. At most PAGE_BATCH_PAGES. */
+struct page_batch *page_batch_new(struct load_rel *rel);
+/* One more page, in room of the batch's own that the caller fills, or in lent memory. At most
+ * PAGE_BATCH_PAGES. */
 uint8_t *page_batch_add(struct page_batch *b, BlockNumber block);
+void page_batch_lend(struct page_batch *b, BlockNumber block, uint8_t *page, struct byte_memory *m);
+void page_batch_drop(struct page_batch *b, uint64_t dropped); /* pages, one bit each */
 enum status load_submit(struct load *l, struct page_batch *batch, struct error *err) CHECKED;
 /* Asks the source; answers other than "in progress" are noted in fates. */
 enum status load_ask(struct load *l, const TransactionId *xids, size_t n,

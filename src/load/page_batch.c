@@ -1,29 +1,57 @@
 #include "load/page_batch.h"
 
+#include "load/byte_pipe.h"
 #include "load/load_internal.h"
 
 #include <stdlib.h>
 
-struct page_batch *page_batch_new(struct load_rel *rel, uint32_t cap_pages)
+struct page_batch *page_batch_new(struct load_rel *rel)
 {
     struct page_batch *b = xcalloc(1, sizeof *b);
     b->rel = rel;
     b->desc = rel_desc_ref(rel->desc);
     b->chunks = rel->chunks;
-    b->cap_pages = cap_pages;
-    b->pages = cap_pages > 0 ? xmalloc((size_t)cap_pages * PG_BLCKSZ) : NULL;
     return b;
 }
 
 uint8_t *page_batch_add(struct page_batch *b, BlockNumber block)
 {
+    uint8_t *page = xmalloc(PG_BLCKSZ);
     CHECK(b->npages < PAGE_BATCH_PAGES);
-    if (b->npages == b->cap_pages) {
-        b->cap_pages = MIN(MAX(2 * b->cap_pages, 4u), (uint32_t)PAGE_BATCH_PAGES);
-        b->pages = xrealloc(b->pages, (size_t)b->cap_pages * PG_BLCKSZ);
+    b->own |= UINT64_C(1) << b->npages;
+    b->blocks[b->npages] = block;
+    b->pages[b->npages++] = page;
+    return page;
+}
+
+void page_batch_lend(struct page_batch *b, BlockNumber block, uint8_t *page, struct byte_memory *m)
+{
+    CHECK(b->npages < PAGE_BATCH_PAGES);
+    if (b->nlent == 0 || b->lent[b->nlent - 1] != m) {
+        b->lent[b->nlent++] = byte_memory_ref(m);
+        b->lent_bytes += byte_memory_len(m);
     }
     b->blocks[b->npages] = block;
-    return b->pages + (size_t)b->npages++ * PG_BLCKSZ;
+    b->pages[b->npages++] = page;
+}
+
+void page_batch_drop(struct page_batch *b, uint64_t dropped)
+{
+    uint32_t kept = 0;
+    uint64_t own = 0;
+    for (uint32_t i = 0; i < b->npages; i++) {
+        bool is_own = b->own >> i & 1;
+        if (dropped >> i & 1) {
+            if (is_own)
+                free(b->pages[i]);
+            continue;
+        }
+        own |= (uint64_t)is_own << kept;
+        b->pages[kept] = b->pages[i];
+        b->blocks[kept++] = b->blocks[i];
+    }
+    b->npages = kept;
+    b->own = own;
 }
 
 void page_batch_free(struct page_batch *b)
@@ -31,7 +59,9 @@ void page_batch_free(struct page_batch *b)
     if (b == NULL)
         return;
     rel_desc_unref(b->desc);
-    free(b->pages);
+    page_batch_drop(b, UINT64_MAX);
+    for (uint32_t i = 0; i < b->nlent; i++)
+        byte_memory_unref(b->lent[i]);
     free(b->rows);
     free(b);
 }
@@ -226,7 +256,7 @@ static enum status batch_walk(struct walk *w, struct error *err)
         TRY(load_check(w->load, err));
         if (atomic_load_explicit(&b->rel->stopped, memory_order_relaxed))
             break;
-        TRY(page_walk(w, b->pages + (size_t)i * PG_BLCKSZ, b->blocks[i], err));
+        TRY(page_walk(w, b->pages[i], b->blocks[i], err));
     }
     if (b->rows != NULL)
         TRY(rows_walk(w, err));

@@ -5,24 +5,28 @@
 #include "catalog/descriptor.h"
 #include "pg/page.h"
 
-#define PAGE_BATCH_PAGES 64
+#define PAGE_BATCH_PAGES 64 /* bits of page_batch.own */
 
 struct load;
 struct load_rel;
+struct byte_memory;
 
 struct page_batch {
     struct rel_desc *desc; /* a reference of the batch's own */
     struct load_rel *rel;  /* private to load/ */
     uint32_t npages;
     BlockNumber
-        blocks[PAGE_BATCH_PAGES]; /* not always contiguous: blocks with an image are left out */
-    uint8_t *pages;               /* npages × 8192 bytes */
-    uint32_t cap_pages;           /* room in pages */
-    XLogRecPtr accept_lsn;        /* released once the window has passed it */
-    bool chunks;                  /* its rows are chunks of desc's TOAST table */
-    bool toasted;                 /* rows are for load_toasted_next, not for page_batch_walk */
-    size_t value_bytes;           /* plain bytes of external values they refer to */
-    uint8_t *rows;                /* instead of pages: tuples that waited (private form) */
+        blocks[PAGE_BATCH_PAGES];     /* not always contiguous: blocks with an image are left out */
+    uint8_t *pages[PAGE_BATCH_PAGES]; /* not aligned */
+    uint64_t own;                     /* pages that are its own, the others lie in lent memory */
+    struct byte_memory *lent[PAGE_BATCH_PAGES]; /* references */
+    uint32_t nlent;
+    size_t lent_bytes;
+    XLogRecPtr accept_lsn; /* released once the window has passed it */
+    bool chunks;           /* its rows are chunks of desc's TOAST table */
+    bool toasted;          /* rows are for load_toasted_next, not for page_batch_walk */
+    size_t value_bytes;    /* plain bytes of external values they refer to */
+    uint8_t *rows;         /* instead of pages: tuples that waited (private form) */
     size_t rows_len;
     uint64_t nrows;
 };
@@ -30,7 +34,8 @@ struct page_batch {
 /* Bytes to account for a batch that is queued. */
 static inline size_t page_batch_bytes(const struct page_batch *b)
 {
-    return sizeof *b + (size_t)b->cap_pages * PG_BLCKSZ + b->rows_len;
+    return sizeof *b + (size_t)__builtin_popcountll(b->own) * PG_BLCKSZ + b->lent_bytes +
+           b->rows_len;
 }
 void page_batch_free(struct page_batch *b); /* NULL is fine */
 

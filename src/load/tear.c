@@ -14,7 +14,7 @@ void load_tear_pages(struct load *l, struct page_batch *b)
     if (getenv("WALSHADOW_TEST_TEAR") == NULL)
         return;
     for (uint32_t i = 0; i < b->npages; i++) {
-        uint8_t *page = b->pages + (size_t)i * PG_BLCKSZ;
+        uint8_t *page = b->pages[i];
         uint32_t high, low; /* pd_lsn */
         memcpy(&high, page, 4);
         memcpy(&low, page + 4, 4);

@@ -193,7 +193,7 @@ static enum status portion_submit(struct load *l, struct load_rel *rel, const st
     const struct load_options *o = &l->options;
     bool counts = o->rows_obsolete == NULL || !o->rows_obsolete(o->ctx, rel->desc);
     for (size_t pos = 0; pos < rows->len;) {
-        struct page_batch *batch = page_batch_new(rel, 0);
+        struct page_batch *batch = page_batch_new(rel);
         batch->toasted = true;
         enum status st = batch_cut(&all, &pos, batch, err);
         atomic_fetch_sub(&l->toasted->count, batch->nrows);

@@ -84,23 +84,15 @@ static void accept_up_to(struct load_rel *rel, BlockNumber block)
 
 void window_accept(struct load_window *w, struct page_batch *b)
 {
-    uint32_t kept = 0;
+    uint64_t covered = 0;
     if (b->npages == 0)
         return;
     pthread_mutex_lock(&w->lock);
-    for (uint32_t i = 0; i < b->npages; i++) {
-        if (block_set_has(&b->rel->covered, b->blocks[i]))
-            continue;
-        if (kept != i) {
-            memcpy(b->pages + (size_t)kept * PG_BLCKSZ, b->pages + (size_t)i * PG_BLCKSZ,
-                   PG_BLCKSZ);
-            b->blocks[kept] = b->blocks[i];
-        }
-        kept++;
-    }
+    for (uint32_t i = 0; i < b->npages; i++)
+        covered |= (uint64_t)block_set_has(&b->rel->covered, b->blocks[i]) << i;
     accept_up_to(b->rel, b->blocks[b->npages - 1]);
     pthread_mutex_unlock(&w->lock);
-    b->npages = kept;
+    page_batch_drop(b, covered);
 }
 
 static enum status images_submit(struct load_window *w, struct load_rel *rel, struct error *err)
@@ -168,7 +160,7 @@ static enum status image_take(struct load_window *w, struct load_rel *rel,
         return error_prefix(err, "WAL record at " LSN_FMT ", %s.%s", LSN_ARGS(r->start),
                             rel->desc->schema, rel->desc->name);
     if (rel->images == NULL)
-        rel->images = page_batch_new(rel, 4);
+        rel->images = page_batch_new(rel);
     memcpy(page_batch_add(rel->images, b->block), page, PG_BLCKSZ);
     w->pending_pages++;
     if (rel->images->npages == PAGE_BATCH_PAGES)

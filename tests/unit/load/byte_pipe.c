@@ -114,8 +114,10 @@ static void test_cancel(void **state)
         size_t len;
         assert_int_equal(pthread_create(&thread, NULL, writer_main, &w), 0);
         assert_ok(byte_pipe_next(pipe, &more, &oid, &err));
-        for (unsigned i = 0; i < reads; i++)
+        for (unsigned i = 0; i < reads; i++) {
             assert_ok(byte_pipe_read(pipe, &bytes, &len, &err));
+            assert_non_null(byte_pipe_lent(pipe, bytes, len));
+        }
         nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); /* the writer waits for room */
         byte_pipe_cancel(pipe);
         pthread_join(thread, NULL);
@@ -126,6 +128,56 @@ static void test_cancel(void **state)
         byte_pipe_free(pipe);
         assert_int_equal(held, 0);
     }
+}
+
+/* What was lent out stays as long as it is kept, also beyond the pipe. */
+static void test_lent(void **state)
+{
+    static const size_t sizes[] = {100, 40000, 512, 70000, 32768, 1};
+    struct byte_memory *kept[LENGTH(sizes)];
+    const uint8_t *bytes, *at[LENGTH(sizes)];
+    struct error err = {0};
+    pthread_t thread;
+    bool more;
+    Oid oid;
+    size_t len, from = 0, n = 0;
+    (void)state;
+    struct byte_pipe *pipe = byte_pipe_new(MAX_BYTES, release);
+    struct writer w = {pipe, sizes, LENGTH(sizes), 1, OK};
+    assert_int_equal(pthread_create(&thread, NULL, writer_main, &w), 0);
+    assert_ok(byte_pipe_next(pipe, &more, &oid, &err));
+    assert_null(byte_pipe_lent(pipe, (const uint8_t *)&err, 1));
+    for (;;) {
+        assert_ok(byte_pipe_read(pipe, &bytes, &len, &err));
+        if (len == 0)
+            break;
+        assert_null(byte_pipe_lent(pipe, (const uint8_t *)&err, 1));
+        assert_null(byte_pipe_lent(pipe, bytes, len + 1));
+        assert_null(byte_pipe_lent(pipe, bytes - 1, 2));
+        assert_null(byte_pipe_lent(pipe, bytes + len, 1));
+        if (n % 2 == 0) {
+            struct byte_memory *m = byte_pipe_lent(pipe, bytes + len / 2, len - len / 2);
+            assert_non_null(m);
+            assert_ptr_equal(byte_pipe_lent(pipe, bytes, len), m);
+            assert_int_equal(byte_memory_len(m), len);
+            kept[n] = byte_memory_ref(m);
+            at[n] = bytes;
+        }
+        n++;
+    }
+    assert_int_equal(n, LENGTH(sizes));
+    assert_null(byte_pipe_lent(pipe, (const uint8_t *)&err, 1));
+    pthread_join(thread, NULL);
+    byte_pipe_free(pipe);
+    assert_int_equal(held, 3);
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < sizes[i] && i % 2 == 0; k++)
+            assert_int_equal(at[i][k], byte_of(1, from + k));
+        if (i % 2 == 0)
+            byte_memory_unref(kept[i]);
+        from += sizes[i];
+    }
+    assert_int_equal(held, 0);
 }
 
 /* 64 pieces are a parcel: it is only then that a mistake of the writer shows. */
@@ -147,6 +199,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_archives),
         cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_lent),
         cmocka_unit_test(test_bytes_outside_of_an_archive),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
 /* The walk of batches, the window's images and the waiting tuples, without a server. */
+#include "load/byte_pipe.h"
 #include "load/load.h"
 
 #include "base/file.h"
@@ -121,7 +122,7 @@ static void page_make(uint8_t *page, unsigned ntuples, uint32_t xmin, uint32_t x
 
 static struct page_batch *batch_of(struct walk_test *t, BlockNumber block, const uint8_t *page)
 {
-    struct page_batch *b = page_batch_new(&t->load->rels[0], 1);
+    struct page_batch *b = page_batch_new(&t->load->rels[0]);
     memcpy(page_batch_add(b, block), page, PG_BLCKSZ);
     return b;
 }
@@ -356,14 +357,34 @@ static void test_images_take_the_place_of_tar_pages(void **state)
     assert_ok(load_window_record(w, &r, &err)); /* the first image is enough */
     r = image_record(3, NULL);
     assert_ok(load_window_record(w, &r, &err));
-    struct page_batch *b = page_batch_new(&t.load->rels[0], 10);
-    for (BlockNumber i = 0; i < 10; i++)
-        memset(page_batch_add(b, i), (int)i, PG_BLCKSZ);
+    struct page_batch *b = page_batch_new(&t.load->rels[0]);
+    struct byte_pipe *pipe = byte_pipe_new(1 << 20, free);
+    uint8_t *piece = malloc(3 * PG_BLCKSZ + 1); /* blocks 1 to 3 stay in it, at odd addresses */
+    assert_non_null(piece);
+    assert_ok(byte_pipe_begin(pipe, 1, &err));
+    assert_ok(byte_pipe_write(pipe, (struct byte_piece){piece, piece + 1, 3 * PG_BLCKSZ}, &err));
+    byte_pipe_close(pipe);
+    bool more;
+    Oid oid;
+    const uint8_t *bytes;
+    size_t len;
+    assert_ok(byte_pipe_next(pipe, &more, &oid, &err));
+    assert_ok(byte_pipe_read(pipe, &bytes, &len, &err));
+    for (BlockNumber i = 0; i < 10; i++) {
+        bool is_lent = i >= 1 && i <= 3;
+        uint8_t *page = is_lent ? piece + 1 + (i - 1) * PG_BLCKSZ : page_batch_add(b, i);
+        if (is_lent)
+            page_batch_lend(b, i, page, byte_pipe_lent(pipe, page, PG_BLCKSZ));
+        memset(page, (int)i, PG_BLCKSZ);
+    }
+    byte_pipe_free(pipe);
+    assert_int_equal(b->nlent, 1);
+    assert_true(page_batch_bytes(b) >= 10 * PG_BLCKSZ);
     window_accept(w, b);
     assert_int_equal(b->npages, 8);
     for (unsigned i = 0; i < 8; i++) {
         assert_int_equal(b->blocks[i], i < 2 ? i : i + 2);
-        assert_int_equal(b->pages[i * PG_BLCKSZ + 100], b->blocks[i]);
+        assert_int_equal(b->pages[i][100], b->blocks[i]);
     }
     page_batch_free(b);
     r = image_record(4, image);
