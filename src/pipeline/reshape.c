@@ -304,10 +304,29 @@ static bool may_be_wider(const struct rel_desc *desc)
     return false;
 }
 
-/* Columns that became NOT NULL while the target had NULLs are Nullable still. */
-static enum status keep_nullable(struct tables *t, const struct rel_desc *desc, size_t i,
-                                 struct target_plan *plan, struct target **target,
-                                 struct error *err)
+/* Key columns that were made String. */
+static void find_text_keys(struct tables *t, const struct rel_desc *desc,
+                           const struct target *target, const char *const *types,
+                           struct target_plan *plan)
+{
+    struct table_entry *e = tables_find(t, desc->oid);
+    for (unsigned c = 0; c < target->ncols && e != NULL; c++) {
+        const struct target_column *col = &target->cols[c];
+        const char *type = types[col->attnum - 1];
+        bool is_new;
+        if (col->key_index > 0 && !col->type_given && type != NULL && strcmp(type, "String") == 0 &&
+            strcmp(col->encoder.ch_type, "String") != 0)
+            (void)tables_text_key_add(
+                t, e, (struct target_text_key){col->attnum, desc->atts[col->attnum - 1].typid},
+                &is_new);
+    }
+    plan->options.ntext_keys = tables_text_keys(t, desc->oid, plan->text_keys);
+}
+
+/* Columns that became NOT NULL while the target had NULLs are Nullable still, keys that did not fit
+ * are String. */
+static enum status keep_wider(struct tables *t, const struct rel_desc *desc, size_t i,
+                              struct target_plan *plan, struct target **target, struct error *err)
 {
     struct destination *d = tables_options_of(t)->destinations[i];
     struct found_columns found = {0};
@@ -323,6 +342,7 @@ static enum status keep_nullable(struct tables *t, const struct rel_desc *desc, 
     }
     if (st == OK) {
         target_stored_types(*target, columns, types, desc->natts);
+        find_text_keys(t, desc, *target, types, plan);
         plan->options.stored_types = types;
         plan->options.nstored = desc->natts;
         st = rebuild(t, desc, i, plan, target, err);
@@ -362,7 +382,7 @@ static enum status resume_at(struct tables *t, const struct rel_desc *desc, size
     struct error other;
     TRY(rebuild(t, desc, i, plan, target, err));
     if (target_survey_find(d->survey, (*target)->database, (*target)->table, plan->comment) != NULL)
-        return keep_nullable(t, desc, i, plan, target, err);
+        return keep_wider(t, desc, i, plan, target, err);
     enum status st = target_table_ensure(d, *target, &plan->options, TABLES_RESUME, o->history, lsn,
                                          ret_loss, err);
     if (st == ERR_CONFIG && find_elsewhere(t, desc, i, plan, target, place, &other) != OK) {
@@ -373,7 +393,7 @@ static enum status resume_at(struct tables *t, const struct rel_desc *desc, size
         *ret_loss = TARGET_KEPT;
         st = OK;
     }
-    return st == OK ? keep_nullable(t, desc, i, plan, target, err) : st;
+    return st == OK ? keep_wider(t, desc, i, plan, target, err) : st;
 }
 
 static enum status resume_target(struct tables *t, const struct rel_desc *desc, size_t i,

@@ -146,6 +146,21 @@ static bool is_lost(const struct datum *value)
     return value->state == DATUM_LOST || value->state == DATUM_TORN;
 }
 
+/* As text any value can be had: the table is copied again so, unless its type was asked for. */
+static enum status key_unfit(struct worker *w, const struct route *route, struct builder *b,
+                             const struct target_column *col, const struct att_desc *att,
+                             const struct datum *value, const struct row_meta *meta,
+                             const char *reason, struct error *err)
+{
+    const struct target_text_key key = {col->attnum, att->typid};
+    bool done = false;
+    if (value->state == DATUM_VALUE && !col->type_given &&
+        strcmp(col->encoder.ch_type, "String") != 0)
+        TRY(tables_key_unfit(w->shared->tables, route->table, key, meta->lsn, reason, &done, err));
+    b->spoiled = true;
+    return done ? OK : stop_table(w, route, b, meta, reason, err);
+}
+
 /* A value that the target cannot hold. */
 static enum status append_bad(struct worker *w, const struct route *route, struct builder *b,
                               unsigned c, const struct datum *datums, const struct row_meta *meta,
@@ -165,7 +180,7 @@ static enum status append_bad(struct worker *w, const struct route *route, struc
     if (col->key_index > 0) {
         snprintf(text, sizeof text, "key column %s holds a value its target cannot: %s", att->name,
                  reason);
-        return stop_table(w, route, b, meta, text, err);
+        return key_unfit(w, route, b, col, att, value, meta, text, err);
     }
     encoder_append_bad(&col->encoder, b->target->on_bad_value,
                        value->state == DATUM_VALUE ? value->data : NULL, value->len,

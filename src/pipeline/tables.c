@@ -260,6 +260,18 @@ static enum status not_selected(struct destination *d, const struct config_targe
     return OK;
 }
 
+size_t tables_text_keys(struct tables *t, Oid oid, struct target_text_key *ret)
+{
+    const struct table_entry *e = tables_find(t, oid);
+    if (e == NULL)
+        return 0;
+    pthread_mutex_lock(&t->lock);
+    size_t n = e->ntext_keys;
+    memcpy(ret, e->text_keys, n * sizeof *ret);
+    pthread_mutex_unlock(&t->lock);
+    return n;
+}
+
 void tables_plan_make(struct tables *t, const struct rel_desc *desc, size_t i,
                       struct target_plan *plan)
 {
@@ -290,6 +302,8 @@ void tables_plan_make_from(struct tables *t, const struct config *config,
         .comment = plan->comment,
         .columns = overrides,
         .ncolumns = plan->ct.ncolumns,
+        .text_keys = plan->text_keys,
+        .ntext_keys = tables_text_keys(t, desc->oid, plan->text_keys),
     };
 }
 
@@ -570,6 +584,33 @@ enum status tables_value_lost(struct tables *t, struct table_entry *e, XLogRecPt
         return OK;
     return tables_resync(t, e->oid, lsn, RESYNC_VALUES,
                          "a value out of line is not in the chunk store, or not whole", false, err);
+}
+
+/* False: there is no room for one more. */
+bool tables_text_key_add(struct tables *t, struct table_entry *e, struct target_text_key key,
+                         bool *ret_new)
+{
+    bool known = false;
+    pthread_mutex_lock(&t->lock);
+    for (size_t i = 0; i < e->ntext_keys; i++)
+        known =
+            known || (e->text_keys[i].attnum == key.attnum && e->text_keys[i].typid == key.typid);
+    bool full = !known && e->ntext_keys == TABLE_TEXT_KEYS;
+    if (!known && !full)
+        e->text_keys[e->ntext_keys++] = key;
+    pthread_mutex_unlock(&t->lock);
+    *ret_new = !known;
+    return !full;
+}
+
+enum status tables_key_unfit(struct tables *t, struct table_entry *e, struct target_text_key key,
+                             XLogRecPtr lsn, const char *reason, bool *ret_done, struct error *err)
+{
+    bool is_new;
+    *ret_done = tables_text_key_add(t, e, key, &is_new);
+    if (!*ret_done || !is_new || !table_is_live(e))
+        return OK;
+    return tables_resync(t, e->oid, lsn, RESYNC_SHAPE, reason, false, err);
 }
 
 void tables_copy_void(struct table_entry *e)

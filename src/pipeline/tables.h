@@ -15,6 +15,8 @@ enum table_life {
     TABLE_LIFE_DROPPED
 };
 
+#define TABLE_TEXT_KEYS 8
+
 struct table_entry {
     Oid oid;
     _Atomic(char *) name;    /* schema.table; what was read stays valid as long as the registry */
@@ -32,6 +34,9 @@ struct table_entry {
     atomic_bool chunks_known; /* the chunk store has, and follows, its values out of line */
     uint64_t retry_ns;        /* of the copiers, under the registry's lock: not before */
     atomic_ulong copied;      /* rows of the copy under way */
+    /* key columns whose values have not all fitted their target; under the registry's lock */
+    struct target_text_key text_keys[TABLE_TEXT_KEYS];
+    size_t ntext_keys;
 };
 
 /* Rows of it may go somewhere. */
@@ -111,6 +116,11 @@ enum status tables_target_unfit(struct tables *t, const struct target *target, c
  * table is copied again, its chunks with it. Any thread. */
 enum status tables_value_lost(struct tables *t, struct table_entry *e, XLogRecPtr lsn,
                               struct error *err) CHECKED;
+/* The table of a key column has a value in it that its target cannot hold: copied again, with that
+ * column as String. *ret_done false: it cannot be mended so. Any thread. */
+enum status tables_key_unfit(struct tables *t, struct table_entry *e, struct target_text_key key,
+                             XLogRecPtr lsn, const char *reason, bool *ret_done,
+                             struct error *err) CHECKED;
 /* The configuration no longer wants it, durably: its targets are left alone. On the reorder thread,
  * behind a barrier. */
 enum status tables_deselect(struct tables *t, struct table_entry *e, XLogRecPtr lsn,

@@ -8,6 +8,7 @@ struct target_plan {
     char comment[80], fresh_name[80];
     bool view;                     /* beside the target */
     struct target_options options; /* .columns is the plan's own */
+    struct target_text_key text_keys[TABLE_TEXT_KEYS];
 };
 void tables_plan_make(struct tables *t, const struct rel_desc *desc, size_t i,
                       struct target_plan *plan);
@@ -20,6 +21,11 @@ void tables_plan_fini(struct target_plan *plan);
 enum status tables_plan_target(struct tables *t, const struct rel_desc *desc, size_t i,
                                const struct target_plan *plan, XLogRecPtr lsn, struct target **ret,
                                struct error *err) CHECKED;
+/* tables.c: key columns that are String in spite of their type; how many. Plans made after one was
+ * added have it; false: there is no room for one more. */
+size_t tables_text_keys(struct tables *t, Oid oid, struct target_text_key *ret);
+bool tables_text_key_add(struct tables *t, struct table_entry *e, struct target_text_key key,
+                         bool *ret_new);
 /* The entry of desc, made if there is none, under its present name. */
 struct table_entry *tables_entry_get(struct tables *t, const struct rel_desc *desc);
 /* Takes the reference. */

@@ -67,6 +67,15 @@ static enum status check_overrides(const struct rel_desc *desc,
     return OK;
 }
 
+static bool is_text_key(const struct att_desc *att, const struct target_options *options)
+{
+    for (size_t i = 0; i < options->ntext_keys; i++)
+        if (options->text_keys[i].attnum == att->attnum &&
+            options->text_keys[i].typid == att->typid)
+            return true;
+    return false;
+}
+
 /* A target that may hold NULL goes on doing so when the source's column no longer can: old versions
  * of rows and tombstones have some. */
 static enum status plan_encoder(const struct att_desc *att, bool key, const char *override,
@@ -76,6 +85,8 @@ static enum status plan_encoder(const struct att_desc *att, bool key, const char
     const char *stored = override == NULL && !key && (size_t)att->attnum <= options->nstored
                              ? options->stored_types[att->attnum - 1]
                              : NULL;
+    if (key && override == NULL && is_text_key(att, options))
+        override = "String";
     TRY(encoder_plan(att, key, override, caps, ret, err));
     if (stored == NULL || ret->nullable || type_text_accepts(stored, ret->ch_type))
         return OK;
@@ -110,6 +121,7 @@ static enum status add_column(struct target *t, const struct rel_desc *desc,
         return error_set(err, ERR_CONFIG, "column \"%s\" has an empty target name", att->name);
     TRY(plan_encoder(att, col->key_index > 0, override != NULL ? override->type : NULL, options,
                      caps, &col->encoder, err));
+    col->type_given = override != NULL && override->type != NULL;
     header->name = xstrdup(name);
     header->type = xstrdup(col->encoder.ch_type);
     t->ncols++;

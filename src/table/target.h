@@ -9,6 +9,7 @@
 struct target_column {
     int16_t attnum;     /* source attribute */
     uint16_t key_index; /* 1 + position in the key, 0 = not in the key */
+    bool type_given;    /* by an override */
     struct encoder encoder;
 };
 
@@ -47,6 +48,12 @@ struct target_options {
      * there is none: a column made Nullable stays so */
     const char *const *stored_types;
     size_t nstored;
+    /* key columns that are String, as one of their values did not fit what is made of the type */
+    const struct target_text_key {
+        int16_t attnum;
+        Oid typid; /* of another type it may fit */
+    } * text_keys;
+    size_t ntext_keys;
 };
 
 /* ERR_CONFIG if a column's type is not carried or a name clashes: the table is skipped by name. */
