@@ -10,9 +10,8 @@
 #define ENCODING_SQL_ASCII 0 /* mb/pg_wchar.h */
 #define ENCODING_UTF8 6
 
-static enum status facts_read(struct daemon *d, struct error *err)
+static enum status facts_read(struct daemon *d, struct source_facts *f, struct error *err)
 {
-    struct source_facts *f = &d->source;
     struct source_repl *repl;
     struct source_identity id;
     f->major = source_sql_major(d->sql);
@@ -52,7 +51,12 @@ static enum status open_once(struct daemon *d, struct error *err)
     d->sql = sql;
     pthread_mutex_unlock(&d->lock);
     source_sql_close(old);
-    return facts_read(d, err);
+    struct source_facts facts = d->source;
+    enum status st = facts_read(d, &facts, err);
+    pthread_mutex_lock(&d->lock); /* who asks for the status reads them */
+    d->source = facts;
+    pthread_mutex_unlock(&d->lock);
+    return st;
 }
 
 /* A first start fails at once when the source cannot be reached; a restart waits for it. */
