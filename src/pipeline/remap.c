@@ -229,13 +229,17 @@ static enum status plan_change(const struct remap *m, struct mapping_change *c, 
 
 /* What kept it from having a target still does: the configuration gives its name to two, something
  * that is not ours has it, nobody has made it. */
-static bool still_waits(const struct remap *m, const struct mapping_change *c)
+static enum status still_waits(const struct remap *m, const struct mapping_change *c, bool *ret,
+                               struct error *err)
 {
-    struct error quiet;
-    for (size_t i = 0; c->waits && i < m->to->ndestinations; i++)
-        if (refuse_clash(m, c->desc, i, &quiet) != OK || check_target(m, c, i, &quiet) != OK)
-            return true;
-    return false;
+    enum status st = OK;
+    for (size_t i = 0; c->waits && i < m->to->ndestinations && st == OK; i++) {
+        st = refuse_clash(m, c->desc, i, err);
+        if (st == OK)
+            st = check_target(m, c, i, err);
+    }
+    *ret = st == ERR_CONFIG;
+    return *ret ? OK : st;
 }
 
 static enum status plan_all(struct remap *m, struct error *err)
@@ -243,7 +247,11 @@ static enum status plan_all(struct remap *m, struct error *err)
     m->changes = xcalloc(m->nall + 1, sizeof *m->changes);
     for (size_t i = 0; i < m->nall; i++) {
         struct mapping_change *c = &m->changes[m->nchanges];
-        if (!is_candidate(m, m->all[i]) || !compare(m, m->all[i], c) || still_waits(m, c))
+        bool waits;
+        if (!is_candidate(m, m->all[i]) || !compare(m, m->all[i], c))
+            continue;
+        TRY(still_waits(m, c, &waits, err));
+        if (waits)
             continue;
         m->nchanges++;
         TRY(plan_change(m, c, err));
