@@ -91,10 +91,9 @@ static enum status verb_wait(void *ctx, const struct control_request *request, j
     if (text == NULL)
         TRY(current_lsn(d, &lsn, err));
     enum status st = ERR_RETRY;
-    XLogRecPtr want = lsn_before_page_header(
-        lsn, d->source.segment_bytes == 0 ? 16 << 20 : d->source.segment_bytes);
     if (atomic_load(&d->state) >= DAEMON_STREAMING && d->pipeline != NULL)
-        st = wait_all(d, request, want, deadline, err);
+        st = wait_all(d, request, lsn_before_page_header(lsn, d->source.segment_bytes), deadline,
+                      err);
     if (st != OK && st != ERR_RETRY)
         return st;
     char lsn_text[LSN_TEXT_MAX];

@@ -8,19 +8,10 @@
 #include <string.h>
 #include <uthash.h>
 
-struct slot {
+struct table_slot {
     Oid oid;
     struct table_entry entry;
     UT_hash_handle hh;
-};
-
-struct tables {
-    struct tables_options options;
-    _Atomic(const struct config *) config; /* the one in force */
-    pthread_mutex_t lock; /* guards the table of slots, reasons, target pointers and old names */
-    struct slot *slots;
-    char **old_names; /* workers may still read them */
-    size_t nold_names;
 };
 
 struct tables *tables_new(const struct tables_options *options)
@@ -32,14 +23,14 @@ struct tables *tables_new(const struct tables_options *options)
     return t;
 }
 
-static void targets_free(struct target **targets, size_t n)
+void targets_free(struct target **targets, size_t n)
 {
     for (size_t i = 0; targets != NULL && i < n; i++)
         target_unref(targets[i]);
     free(targets);
 }
 
-static void targets_close(struct target *const *targets, size_t n)
+void targets_close(struct target *const *targets, size_t n)
 {
     for (size_t i = 0; targets != NULL && i < n; i++)
         if (targets[i] != NULL)
@@ -48,7 +39,7 @@ static void targets_close(struct target *const *targets, size_t n)
 
 void tables_free(struct tables *t)
 {
-    struct slot *s, *next;
+    struct table_slot *s, *next;
     if (t == NULL)
         return;
     HASH_ITER (hh, t->slots, s, next) {
@@ -86,7 +77,7 @@ void tables_config_set(struct tables *t, const struct config *config)
 
 struct table_entry *tables_find(struct tables *t, Oid root_oid)
 {
-    struct slot *s;
+    struct table_slot *s;
     pthread_mutex_lock(&t->lock);
     HASH_FIND(hh, t->slots, &root_oid, sizeof root_oid, s);
     pthread_mutex_unlock(&t->lock);
@@ -133,7 +124,7 @@ static void entry_name(struct tables *t, struct table_entry *e, const struct rel
 
 struct table_entry *tables_entry_get(struct tables *t, const struct rel_desc *desc)
 {
-    struct slot *s;
+    struct table_slot *s;
     pthread_mutex_lock(&t->lock);
     HASH_FIND(hh, t->slots, &desc->oid, sizeof desc->oid, s);
     if (s == NULL) {
@@ -148,7 +139,7 @@ struct table_entry *tables_entry_get(struct tables *t, const struct rel_desc *de
     return &s->entry;
 }
 
-static void entry_set(struct tables *t, struct table_entry *e, enum table_life life,
+void tables_entry_set(struct tables *t, struct table_entry *e, enum table_life life,
                       const char *reason)
 {
     pthread_mutex_lock(&t->lock);
@@ -164,7 +155,7 @@ static void entry_stop(struct tables *t, struct table_entry *e, const char *reas
     targets_close(e->targets, t->options.ndestinations);
     targets_close(e->fresh, t->options.ndestinations);
     pthread_mutex_unlock(&t->lock);
-    entry_set(t, e, TABLE_LIFE_STOPPED, reason);
+    tables_entry_set(t, e, TABLE_LIFE_STOPPED, reason);
     atomic_store(&e->chunks_known, false);
     tables_copy_void(e);
 }
@@ -172,62 +163,8 @@ static void entry_stop(struct tables *t, struct table_entry *e, const char *reas
 static void skip(struct tables *t, struct table_entry *e, const char *reason)
 {
     log_warn("msg=\"table is not replicated\" table=%s reason=%s", LOG_Q(e->name), LOG_Q(reason));
-    entry_set(t, e, TABLE_LIFE_SKIPPED, reason);
+    tables_entry_set(t, e, TABLE_LIFE_SKIPPED, reason);
     atomic_store(&e->chunks_known, false);
-}
-
-struct found_owner {
-    struct tables *tables;
-    const struct target *target;
-    const struct table_entry *owner;
-    size_t destination;
-    XLogRecPtr lsn;
-};
-
-/* A table that is copied again, or whose turn comes at the same commit, may have been renamed: its
- * target's name is up for others. */
-static bool keeps_name(struct tables *t, const struct table_entry *e, size_t i, XLogRecPtr lsn)
-{
-    struct config_target ct;
-    const struct target *target = e->targets[i];
-    if (atomic_load(&e->life) == TABLE_LIFE_RESYNCING)
-        lsn = UINT64_MAX;
-    else if (lsn == 0)
-        return true;
-    struct rel_desc *now = history_by_oid(t->options.history, e->oid, lsn);
-    if (now == NULL)
-        return false;
-    const struct config *c = t->config;
-    config_table_resolve(c, &c->destinations[i], now->schema, now->name, &ct);
-    rel_desc_unref(now);
-    return strcmp(ct.table, target->table) == 0 && strcmp(ct.database, target->database) == 0;
-}
-
-static void find_owner(void *ctx, const struct table_entry *e)
-{
-    struct found_owner *f = ctx;
-    const struct target *theirs = e->targets[f->destination];
-    if (theirs != NULL && e->oid != f->target->rel_oid &&
-        atomic_load(&e->life) != TABLE_LIFE_DROPPED &&
-        strcmp(theirs->table, f->target->table) == 0 &&
-        strcmp(theirs->database, f->target->database) == 0 &&
-        keeps_name(f->tables, e, f->destination, f->lsn))
-        f->owner = e;
-}
-
-static enum bad_value_policy policy_of(const struct config_target *ct)
-{
-    if (!ct->on_bad_value_set)
-        return BAD_VALUE_DEFAULT;
-    switch ((enum config_bad_value)ct->on_bad_value) {
-    case CONFIG_BAD_VALUE_NULL:
-        return BAD_VALUE_NULL;
-    case CONFIG_BAD_VALUE_CLAMP:
-        return BAD_VALUE_CLAMP;
-    case CONFIG_BAD_VALUE_ERROR:
-        return BAD_VALUE_ERROR;
-    }
-    return BAD_VALUE_DEFAULT;
 }
 
 /* What became of a table at its destinations. */
@@ -257,76 +194,6 @@ static enum status not_selected(struct destination *d, const struct config_targe
     if (mode == TABLES_RESUME)
         TRY(target_table_has(d, ct->database, ct->table, comment, &ours, err));
     added->unselected = added->unselected || ours;
-    return OK;
-}
-
-size_t tables_text_keys(struct tables *t, Oid oid, struct target_text_key *ret)
-{
-    const struct table_entry *e = tables_find(t, oid);
-    if (e == NULL)
-        return 0;
-    pthread_mutex_lock(&t->lock);
-    size_t n = e->ntext_keys;
-    memcpy(ret, e->text_keys, n * sizeof *ret);
-    pthread_mutex_unlock(&t->lock);
-    return n;
-}
-
-void tables_plan_make(struct tables *t, const struct rel_desc *desc, size_t i,
-                      struct target_plan *plan)
-{
-    tables_plan_make_from(t, t->config, desc, i, plan);
-}
-
-void tables_plan_make_from(struct tables *t, const struct config *config,
-                           const struct rel_desc *desc, size_t i, struct target_plan *plan)
-{
-    const struct config_destination *cd = &config->destinations[i];
-    config_table_resolve(config, cd, desc->schema, desc->name, &plan->ct);
-    plan->view = cd->views;
-    snprintf(plan->comment, sizeof plan->comment, "walshadow %llu/%u/%u",
-             (unsigned long long)t->options.system_id, t->options.database_oid, desc->oid);
-    snprintf(plan->fresh_name, sizeof plan->fresh_name, TABLES_FRESH_PREFIX "%llx_%u_%u",
-             (unsigned long long)t->options.system_id, t->options.database_oid, desc->oid);
-    struct target_override *overrides = xcalloc(plan->ct.ncolumns, sizeof *overrides);
-    for (size_t c = 0; c < plan->ct.ncolumns; c++)
-        overrides[c] = (struct target_override){
-            plan->ct.columns[c].attnum, plan->ct.columns[c].target, plan->ct.columns[c].type};
-    plan->options = (struct target_options){
-        .database = plan->ct.database,
-        .table = plan->ct.table,
-        .on_bad_value = policy_of(&plan->ct),
-        .chdb_fsync = cd->kind == DESTINATION_CHDB,
-        .fsync_each_insert = cd->fsync == FSYNC_INSERT,
-        .no_create = !plan->ct.auto_create,
-        .comment = plan->comment,
-        .columns = overrides,
-        .ncolumns = plan->ct.ncolumns,
-        .text_keys = plan->text_keys,
-        .ntext_keys = tables_text_keys(t, desc->oid, plan->text_keys),
-    };
-}
-
-void tables_plan_fini(struct target_plan *plan)
-{
-    free((void *)(uintptr_t)plan->options.columns);
-}
-
-enum status tables_plan_target(struct tables *t, const struct rel_desc *desc, size_t i,
-                               const struct target_plan *plan, XLogRecPtr lsn, struct target **ret,
-                               struct error *err)
-{
-    struct target *target = NULL;
-    TRY(target_new(desc, &plan->options, &t->options.destinations[i]->caps, &target, err));
-    struct found_owner owner = {.tables = t, .target = target, .destination = i, .lsn = lsn};
-    tables_each(t, find_owner, &owner);
-    if (owner.owner != NULL) {
-        error_set(err, ERR_CONFIG, "its target %s.%s belongs to %s", target->database,
-                  target->table, owner.owner->name);
-        target_unref(target);
-        return ERR_CONFIG;
-    }
-    *ret = target;
     return OK;
 }
 
@@ -431,9 +298,9 @@ static enum status add(struct tables *t, const struct rel_desc *desc, enum table
     else if (st == OK && stands == HISTORY_STOPPED)
         entry_stop(t, e, reason);
     else if (st == OK && stands == HISTORY_RESYNC)
-        entry_set(t, e, TABLE_LIFE_RESYNCING, reason);
+        tables_entry_set(t, e, TABLE_LIFE_RESYNCING, reason);
     else if (st == OK && !added.lost)
-        entry_set(t, e, TABLE_LIFE_STREAMING, NULL);
+        tables_entry_set(t, e, TABLE_LIFE_STREAMING, NULL);
     atomic_store(&e->chunks_known, st == OK && stands == HISTORY_FOLLOWED && added.made > 0 &&
                                        !added.lost && !added.missing);
     if (st == OK && stands == HISTORY_FOLLOWED)
@@ -491,7 +358,7 @@ enum status tables_drop(struct tables *t, const struct rel_desc *was, struct err
     struct table_entry *e = tables_find(t, was->oid);
     if (e == NULL)
         return OK;
-    entry_set(t, e, TABLE_LIFE_DROPPED, NULL);
+    tables_entry_set(t, e, TABLE_LIFE_DROPPED, NULL);
     for (size_t i = 0; i < t->options.ndestinations; i++)
         TRY(drop_target(t, e, was, i, err));
     return OK;
@@ -586,23 +453,6 @@ enum status tables_value_lost(struct tables *t, struct table_entry *e, XLogRecPt
                          "a value out of line is not in the chunk store, or not whole", false, err);
 }
 
-/* False: there is no room for one more. */
-bool tables_text_key_add(struct tables *t, struct table_entry *e, struct target_text_key key,
-                         bool *ret_new)
-{
-    bool known = false;
-    pthread_mutex_lock(&t->lock);
-    for (size_t i = 0; i < e->ntext_keys; i++)
-        known =
-            known || (e->text_keys[i].attnum == key.attnum && e->text_keys[i].typid == key.typid);
-    bool full = !known && e->ntext_keys == TABLE_TEXT_KEYS;
-    if (!known && !full)
-        e->text_keys[e->ntext_keys++] = key;
-    pthread_mutex_unlock(&t->lock);
-    *ret_new = !known;
-    return !full;
-}
-
 enum status tables_key_unfit(struct tables *t, struct table_entry *e, struct target_text_key key,
                              XLogRecPtr lsn, const char *reason, bool *ret_done, struct error *err)
 {
@@ -620,7 +470,7 @@ void tables_copy_void(struct table_entry *e)
 
 struct table_entry *tables_copier_take(struct tables *t)
 {
-    struct slot *s, *next;
+    struct table_slot *s, *next;
     struct table_entry *found = NULL;
     uint64_t now = clock_now_ns();
     pthread_mutex_lock(&t->lock);
@@ -655,7 +505,7 @@ enum status tables_copy_failed(struct tables *t, struct table_entry *e, const ch
 enum status tables_by_name(struct tables *t, const char *name, struct table_entry **ret,
                            struct error *err)
 {
-    struct slot *s, *next;
+    struct table_slot *s, *next;
     unsigned n = 0;
     pthread_mutex_lock(&t->lock);
     HASH_ITER (hh, t->slots, s, next) {
@@ -675,124 +525,6 @@ enum status tables_by_name(struct tables *t, const char *name, struct table_entr
         return error_set(err, ERR_CONFIG, "there is no table %s; see walshadow tables", name);
     if (n > 1)
         return error_set(err, ERR_CONFIG, "%s names several tables: say schema.table", name);
-    return OK;
-}
-
-void tables_fresh_attach(struct tables *t, struct table_entry *e, struct target **fresh)
-{
-    pthread_mutex_lock(&t->lock);
-    e->fresh = fresh;
-    pthread_mutex_unlock(&t->lock);
-}
-
-void tables_generation_attach(struct tables *t, struct table_entry *e, struct target **fresh)
-{
-    targets_close(e->targets, t->options.ndestinations);
-    tables_fresh_attach(t, e, fresh);
-}
-
-void tables_fresh_detach(struct tables *t, struct table_entry *e)
-{
-    targets_close(e->fresh, t->options.ndestinations);
-    tables_fresh_attach(t, e, NULL);
-}
-
-enum status tables_fresh_make(struct tables *t, const struct table_entry *e,
-                              const struct rel_desc *desc, const char *suffix, struct target ***ret,
-                              struct error *err)
-{
-    size_t n = t->options.ndestinations, made = 0;
-    struct target **fresh = xcalloc(n, sizeof(struct target *));
-    const char *refused = relation_refused_by(t->config, desc);
-    enum status st = refused == NULL ? OK : error_set(err, ERR_CONFIG, "%s", refused);
-    for (size_t i = 0; i < n && st == OK; i++) {
-        struct target_plan plan;
-        struct target *final = NULL;
-        tables_plan_make(t, desc, i, &plan);
-        if (plan.ct.replicate) {
-            st = tables_plan_target(t, desc, i, &plan, 0, &final, err);
-            target_unref(final);
-            CLEANUP_FREE char *name = xasprintf("%s%s", plan.fresh_name, suffix);
-            plan.options.table = name;
-            if (st == OK)
-                st = target_new(desc, &plan.options, &t->options.destinations[i]->caps, &fresh[i],
-                                err);
-            if (st == OK)
-                st = target_table_fresh(t->options.destinations[i], fresh[i], &plan.options, err);
-            made++;
-        }
-        tables_plan_fini(&plan);
-    }
-    if (st == OK && made == 0)
-        st = error_set(err, ERR_CONFIG, "not selected");
-    if (st != OK) {
-        struct error quiet; /* else the next copy or start sees to it */
-        if (tables_fresh_drop(t, fresh, &quiet) != OK)
-            log_debug("msg=\"fresh table not dropped\" error=%s", LOG_Q(quiet.message));
-        return error_prefix(err, "table %s", e->name);
-    }
-    *ret = fresh;
-    return OK;
-}
-
-enum status tables_fresh_drop(struct tables *t, struct target **fresh, struct error *err)
-{
-    enum status st = OK;
-    for (size_t i = 0; i < t->options.ndestinations && st == OK; i++)
-        if (fresh[i] != NULL)
-            st = target_table_drop(t->options.destinations[i], fresh[i], err);
-    targets_free(fresh, t->options.ndestinations);
-    return st;
-}
-
-static enum status exchange_one(struct tables *t, struct table_entry *e,
-                                const struct rel_desc *desc, size_t i, XLogRecPtr lsn,
-                                struct error *err)
-{
-    struct target_plan plan;
-    struct target *target = NULL;
-    tables_plan_make(t, desc, i, &plan);
-    enum status st = tables_plan_target(t, desc, i, &plan, 0, &target, err);
-    if (st == OK)
-        st = target_table_exchange(t->options.destinations[i], e->fresh[i], target, &plan.options,
-                                   lsn, err);
-    if (st == OK && plan.view)
-        st = target_view_make(t->options.destinations[i], target, plan.comment, err);
-    tables_plan_fini(&plan);
-    if (st != OK)
-        target_unref(target);
-    else
-        tables_entry_target(t, e, i, target);
-    return st;
-}
-
-enum status tables_fresh_exchange(struct tables *t, struct table_entry *e,
-                                  const struct rel_desc *desc, XLogRecPtr covered, XLogRecPtr lsn,
-                                  struct error *err)
-{
-    targets_close(e->targets, t->options.ndestinations);
-    for (size_t i = 0; i < t->options.ndestinations; i++) {
-        if (e->fresh[i] != NULL)
-            TRY(exchange_one(t, e, desc, i, lsn, err));
-        else
-            tables_entry_target(t, e, i, NULL);
-    }
-    FAULT_POINT("resync-exchanged");
-    TRY(history_resynced(t->options.history, e->oid, covered, err));
-    atomic_store(&e->covered, covered);
-    tables_fresh_detach(t, e);
-    tables_entry_get(t, desc); /* its name may be another now */
-    entry_set(t, e, TABLE_LIFE_STREAMING, NULL);
-    return OK;
-}
-
-enum status tables_fresh_clear(struct tables *t, struct error *err)
-{
-    char comment[80];
-    snprintf(comment, sizeof comment, "walshadow %llu/%u/",
-             (unsigned long long)t->options.system_id, t->options.database_oid);
-    for (size_t i = 0; i < t->options.ndestinations; i++)
-        TRY(target_table_drop_all(t->options.destinations[i], TABLES_FRESH_PREFIX, comment, err));
     return OK;
 }
 
@@ -821,7 +553,7 @@ enum status tables_truncate(struct tables *t, struct table_entry *e, struct erro
 
 void tables_each(struct tables *t, void (*fn)(void *ctx, const struct table_entry *e), void *ctx)
 {
-    struct slot *s, *next;
+    struct table_slot *s, *next;
     pthread_mutex_lock(&t->lock);
     HASH_ITER (hh, t->slots, s, next)
         fn(ctx, &s->entry);

@@ -1,6 +1,22 @@
-/* Between the files that change the registry of tables (tables.c, reshape.c). */
+/* Between the files that change the registry of tables (tables.c, target_plan.c, table_copy.c,
+ * reshape.c, remap.c). */
 #pragma once
 #include "pipeline/target_internal.h"
+
+#include <pthread.h>
+
+struct tables {
+    struct tables_options options;
+    _Atomic(const struct config *) config; /* the one in force */
+    pthread_mutex_t lock; /* guards the table of slots, reasons, target pointers and old names */
+    struct table_slot *slots;
+    char **old_names; /* workers may still read them */
+    size_t nold_names;
+};
+
+/* One of each destination, some NULL; NULL: none. */
+void targets_free(struct target **targets, size_t n);
+void targets_close(struct target *const *targets, size_t n);
 
 /* What a table is to become at one destination. */
 struct target_plan {
@@ -21,11 +37,14 @@ void tables_plan_fini(struct target_plan *plan);
 enum status tables_plan_target(struct tables *t, const struct rel_desc *desc, size_t i,
                                const struct target_plan *plan, XLogRecPtr lsn, struct target **ret,
                                struct error *err) CHECKED;
-/* tables.c: key columns that are String in spite of their type; how many. Plans made after one was
+/* Key columns that are String in spite of their type; how many. Plans made after one was
  * added have it; false: there is no room for one more. */
 size_t tables_text_keys(struct tables *t, Oid oid, struct target_text_key *ret);
 bool tables_text_key_add(struct tables *t, struct table_entry *e, struct target_text_key key,
                          bool *ret_new);
+/* reason: copied, or NULL. */
+void tables_entry_set(struct tables *t, struct table_entry *e, enum table_life life,
+                      const char *reason);
 /* The entry of desc, made if there is none, under its present name. */
 struct table_entry *tables_entry_get(struct tables *t, const struct rel_desc *desc);
 /* Takes the reference. */
