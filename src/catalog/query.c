@@ -70,7 +70,8 @@ static const char relations_sql[] =
     "LEFT JOIN LATERAL (SELECT i.indkey, i.indnkeyatts FROM pg_catalog.pg_index i "
     "WHERE i.indrelid = c.oid AND i.indisvalid AND i.indisunique AND i.indimmediate "
     "AND i.indpred IS NULL AND CASE c.relreplident WHEN 'i' THEN i.indisreplident "
-    "WHEN 'd' THEN i.indisprimary WHEN 'f' THEN i.indisprimary ELSE false END LIMIT 1) k ON true "
+    "WHEN 'd' THEN i.indisprimary WHEN 'f' THEN i.indisprimary ELSE false END "
+    "AND " CATALOG_KEY_IS_NOT_NULL " LIMIT 1) k ON true "
     "WHERE c.relkind IN ('r', 'p', 'm', 't') AND c.relpersistence <> 't' AND ";
 
 /* not_null: 18 has attnotnull also while a constraint is NOT VALID (F7); earlier majors have no

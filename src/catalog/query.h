@@ -10,6 +10,13 @@
 
 #include <libpq-fe.h>
 
+/* Of a pg_index row i: no column of the key can hold NULL. 18 lets one whose NOT NULL is NOT VALID
+ * be the replica identity (F7). */
+#define CATALOG_KEY_IS_NOT_NULL                                                                    \
+    "NOT EXISTS (SELECT FROM pg_catalog.pg_constraint x WHERE x.conrelid = i.indrelid AND "        \
+    "x.contype = 'n' AND NOT x.convalidated AND x.conkey[1] = ANY "                                \
+    "((i.indkey::pg_catalog.int2[])[:i.indnkeyatts - 1]))"
+
 /* Descriptors of the relations named (kinds r, p, m, t; temporary ones left out: they are never in
  * the WAL), or with oids NULL of every one that is not a system relation (oid >= 16384), in oid
  * order, sealed. A relation that is gone is absent. *ret is a malloc'd array of *ret_n references

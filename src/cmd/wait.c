@@ -77,6 +77,8 @@ static int judge(const json_t *result)
         code = EXIT_FAILED;
     }
     if (!json_is_true(json_object_get(result, "reached"))) {
+        json_array_foreach(json_object_get(result, "copying"), i, t)
+            complain("wait: table %s is still being copied", json_string_value(t));
         complain("wait: timeout before %s", json_string_value(json_object_get(result, "lsn")));
         code = EXIT_USAGE; /* by contract 2 is usage or timeout */
     }
@@ -86,7 +88,7 @@ static int judge(const json_t *result)
 static int call(const char *path, const char *lsn, uint64_t deadline_ns)
 {
     struct error err;
-    json_t *request = json_pack("{s:s}", "verb", "wait"), *result = NULL;
+    json_t *request = json_pack("{s:s, s:b}", "verb", "wait", "copies", 1), *result = NULL;
     int left = left_ms(deadline_ns);
     if (lsn != NULL)
         json_object_set_new(request, "lsn", json_string(lsn));

@@ -1,5 +1,6 @@
 /* What of the database is replicated and what is not, by name. */
 #include "ops/preflight_internal.h"
+#include "catalog/query.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -133,7 +134,8 @@ static void check_identities(struct preflight_run *run)
         "n.oid = "
         "c.relnamespace LEFT JOIN pg_catalog.pg_index i ON i.indrelid = c.oid AND CASE "
         "c.relreplident WHEN "
-        "'i' THEN i.indisreplident ELSE i.indisprimary END WHERE c.relkind IN ('r', 'p') AND "
+        "'i' THEN i.indisreplident ELSE i.indisprimary END "
+        "AND " CATALOG_KEY_IS_NOT_NULL " WHERE c.relkind IN ('r', 'p') AND "
         "c.relpersistence = 'p' AND NOT c.relispartition AND c.oid >= 16384 AND n.nspname <> "
         "'information_schema' AND (c.relreplident = 'n' OR i.indexrelid IS NULL OR NOT "
         "i.indimmediate) "

@@ -1,4 +1,5 @@
 #include "ops/verify_plan.h"
+#include "catalog/query.h"
 #include "clickhouse/sql_quote.h"
 
 #include "table/target.h"
@@ -255,7 +256,7 @@ static enum status read_source_table(PGconn *source, const char *name, PGresult 
         "<= "
         "i.indnkeyatts AND CASE c.relreplident WHEN 'i' THEN i.indisreplident WHEN 'n' THEN false "
         "ELSE "
-        "i.indisprimary AND i.indimmediate END) k ON true "
+        "i.indisprimary AND i.indimmediate END AND " CATALOG_KEY_IS_NOT_NULL ") k ON true "
         "WHERE n.nspname || '.' || c.relname = $1 AND c.relkind IN ('r', 'p') ORDER BY a.attnum";
     const char *params[] = {name};
     PGresult *r = PQexecParams(source, sql, 1, NULL, params, NULL, NULL, 0);

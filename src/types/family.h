@@ -109,8 +109,6 @@ static inline void put_i64_text(struct buf *out, int64_t value)
 }
 
 /* Copies the n bytes of a fixed-width value as they are (both sides little-endian). */
-enum encode_result encode_copy1(const struct encoder *e, const uint8_t *data, uint32_t len,
-                                struct column_buf *out, const char **ret_reason);
 enum encode_result encode_copy2(const struct encoder *e, const uint8_t *data, uint32_t len,
                                 struct column_buf *out, const char **ret_reason);
 enum encode_result encode_copy4(const struct encoder *e, const uint8_t *data, uint32_t len,

@@ -15,7 +15,6 @@
         put_not_null(e, out);                                                                      \
         return ENCODE_OK;                                                                          \
     }
-ENCODE_COPY(1)
 ENCODE_COPY(2)
 ENCODE_COPY(4)
 ENCODE_COPY(8)

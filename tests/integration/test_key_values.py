@@ -58,3 +58,27 @@ def test_key_becomes_text(source, daemons):
     assert daemon.status()["state"] == "streaming"
     source.app("INSERT INTO dated VALUES ('2026-01-01', 9, 'goes on', 1)")
     wait_until(lambda: daemon.sql("SELECT count() FROM app.dated WHERE v = 'goes on'") == [["1"]], 60, "the row")
+
+
+def test_key_may_be_null(sources, daemons):
+    """PostgreSQL 18 lets an index be the identity while its NOT NULL is NOT VALID: no key until it is validated."""
+    source = sources(18)
+    source.app("CREATE TABLE holes (k int, v int); INSERT INTO holes VALUES (NULL, 1), (NULL, 2), (NULL, 2), (0, 3), (4, 4);"
+               "ALTER TABLE holes ADD CONSTRAINT whole NOT NULL k NOT VALID; CREATE UNIQUE INDEX holes_k ON holes (k);"
+               "ALTER TABLE holes REPLICA IDENTITY USING INDEX holes_k;"
+               "CREATE TABLE later (k int, v int); INSERT INTO later VALUES (NULL, 1), (2, 2)")
+    daemon = daemons(source).start()
+    daemon.wait_state("streaming")
+    source.app("UPDATE holes SET k = 20, v = 7 WHERE ctid IN (SELECT ctid FROM holes WHERE v = 2 LIMIT 1);"
+               "DELETE FROM holes WHERE v = 1; INSERT INTO holes VALUES (5, 5); UPDATE holes SET v = 6 WHERE k = 4;"
+               "ALTER TABLE later ADD CONSTRAINT whole NOT NULL k NOT VALID; CREATE UNIQUE INDEX later_k ON later (k);"
+               "ALTER TABLE later REPLICA IDENTITY USING INDEX later_k; UPDATE later SET v = 8 WHERE k = 2; INSERT INTO later VALUES (3, 3)")
+    daemon.wait_caught_up()
+    assert_equal(source, daemon)
+    source.app("UPDATE holes SET k = 10 WHERE v = 7; DELETE FROM holes WHERE k IS NULL;"
+               "ALTER TABLE holes VALIDATE CONSTRAINT whole; UPDATE holes SET v = v + 1; UPDATE holes SET k = 11 WHERE k = 10;"
+               "DELETE FROM holes WHERE k = 4")
+    daemon.wait_caught_up()
+    assert_equal(source, daemon)
+    key = daemon.sql("SELECT sorting_key FROM system.tables WHERE database = 'app' AND name = 'holes'")
+    assert key[0][0].strip("()") == "k", key

@@ -47,6 +47,25 @@ def test_resync_keyed(source, daemons):
     assert_equal(source, daemon)
 
 
+def test_wait_holds_for_copies(source, daemons):
+    """`wait` alone says that the destination has everything: also of tables that DDL makes it copy again."""
+    source.app("CREATE TABLE r (id int, v text, PRIMARY KEY (id)) PARTITION BY RANGE (id);"
+               "CREATE TABLE r_1 PARTITION OF r FOR VALUES FROM (0) TO (50000); CREATE TABLE r_2 PARTITION OF r DEFAULT;"
+               "CREATE TABLE k (id int, v text); INSERT INTO r SELECT i, 'v' || i FROM generate_series(1, 80000) i;"
+               "INSERT INTO k SELECT i, 'v' || i FROM generate_series(1, 50000) i")
+    daemon = daemons(source).start()
+    daemon.wait_state("streaming")
+    for statement in ("ALTER TABLE r DETACH PARTITION r_1", "ALTER TABLE k ADD PRIMARY KEY (id)",
+                      "ALTER TABLE r ATTACH PARTITION r_1 FOR VALUES FROM (0) TO (50000)",
+                      "ALTER TABLE k ALTER v TYPE bytea USING v::bytea; UPDATE k SET v = '\\x00' WHERE id = 7"):
+        source.app(statement)
+        daemon.wait_caught_up()
+        parity.assert_equal(source, daemon)
+    daemon.verb("resync", "r", "--no-wait")
+    daemon.wait_caught_up()
+    assert daemon.table("public.r")["state"] == "streaming"
+
+
 class Writers:
     """pgbench and the mixed writers of every kind of table."""
 

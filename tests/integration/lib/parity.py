@@ -75,7 +75,8 @@ def source_tables(connection, split=()):
                 WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
                   AND a.attgenerated IN ('', 's') ORDER BY a.attnum""", (oid,))
             columns = [Column(*row) for row in cursor.fetchall()]
-            # The rule for keys: the identity index, else an immediate primary key, else none.
+            # The rule for keys: the identity index, else an immediate primary key, else none; none also
+            # where a column of it may still hold NULL (18: NOT NULL … NOT VALID).
             cursor.execute("""
                 SELECT a.attname FROM pg_class c JOIN pg_index i ON i.indrelid = c.oid,
                        unnest(i.indkey::int2[]) WITH ORDINALITY AS k(n, o)
@@ -83,6 +84,8 @@ def source_tables(connection, split=()):
                 WHERE c.oid = %s AND k.o <= i.indnkeyatts
                   AND CASE c.relreplident WHEN 'i' THEN i.indisreplident
                         WHEN 'n' THEN false ELSE i.indisprimary AND i.indimmediate END
+                  AND NOT EXISTS (SELECT FROM pg_constraint x WHERE x.conrelid = i.indrelid AND x.contype = 'n'
+                                  AND NOT x.convalidated AND x.conkey[1] = ANY (i.indkey))
                 ORDER BY k.o""", (oid, oid))
             key = [row[0] for row in cursor.fetchall()]
             tables.append(Table(schema, name, oid, columns, key, partitioned))
