@@ -35,6 +35,33 @@ static enum status wait_for(void *ctx, XLogRecPtr lsn, struct error *err)
                : error_set(err, ERR_RETRY, "the destination did not reach %s in 10 minutes", text);
 }
 
+/* What a table that is being copied holds says nothing. */
+static enum status wait_for_copies(const char *control, const struct args *args, struct error *err)
+{
+    json_t *request =
+        json_pack("{s:s, s:b, s:i}", "verb", "wait", "copies", 1, "timeout_ms", WAIT_TIMEOUT_MS);
+    json_t *result = NULL, *names = json_array();
+    for (size_t i = 0; i < args->npositional; i++)
+        json_array_append_new(names, json_string(args->positional[i]));
+    if (args->npositional > 0)
+        json_object_set(request, "tables", names);
+    json_decref(names);
+    TRY(call(control, request, WAIT_TIMEOUT_MS + 5000, &result, err));
+    const char *copying = json_string_value(json_array_get(json_object_get(result, "copying"), 0));
+    enum status st = OK;
+    if (copying != NULL)
+        st =
+            error_set(err, ERR_RETRY,
+                      "table %s is still being copied after 10 minutes: see `walshadow status`, or "
+                      "name the tables to verify",
+                      copying);
+    else if (!json_is_true(json_object_get(result, "reached")))
+        st = error_set(err, ERR_RETRY, "the destination did not reach %s in 10 minutes",
+                       json_string_value(json_object_get(result, "lsn")));
+    json_decref(result);
+    return st;
+}
+
 /* Without a configured source: the one the daemon was started with, asked over its private socket.
  */
 static struct config *with_daemon_source(struct config *config, struct config_args *config_args)
@@ -70,6 +97,7 @@ static enum status verify(const struct config *config, const struct args *args,
     if (d->kind == DESTINATION_CLICKHOUSE)
         return error_set(err, ERR_CONFIG,
                          "verify of a clickhouse:// destination is not supported by this version");
+    TRY(wait_for_copies(control, args, err));
     TRY(call(control, json_pack("{s:s}", "verb", "status"), STATUS_TIMEOUT_MS, &status, err));
     struct verify_options options = {
         .config = config,

@@ -2,6 +2,7 @@
 #include "daemon/state.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define POLL_MS 20u
 
@@ -10,6 +11,7 @@ struct wait {
     const struct control_request *request;
     XLogRecPtr lsn;
     uint64_t deadline;
+    const json_t *tables;               /* only their copies matter; NULL: of all */
     const struct table_entry **copying; /* not done yet */
     size_t ncopying, cap;
 };
@@ -87,10 +89,28 @@ static bool is_behind(const struct wait *w, const struct table_entry *e)
     return atomic_load(&e->life) == TABLE_LIFE_RESYNCING && atomic_load(&e->covered) < w->lsn;
 }
 
+/* By schema.table, or table alone. */
+static bool is_asked_for(const struct wait *w, const char *name)
+{
+    size_t i;
+    const json_t *asked;
+    const char *dot = strchr(name, '.');
+    if (w->tables == NULL)
+        return true;
+    json_array_foreach(w->tables, i, asked)
+    {
+        const char *text = json_string_value(asked);
+        if (text != NULL &&
+            (strcmp(text, name) == 0 || (dot != NULL && strcmp(text, dot + 1) == 0)))
+            return true;
+    }
+    return false;
+}
+
 static void copying_tables(void *ctx, const struct table_entry *e)
 {
     struct wait *w = ctx;
-    if (!is_behind(w, e))
+    if (!is_behind(w, e) || !is_asked_for(w, e->name))
         return;
     if (w->ncopying == w->cap) {
         w->cap = MAX(2 * w->cap, 16u);
@@ -135,7 +155,10 @@ enum status daemon_wait_verb(void *ctx, const struct control_request *request, j
 {
     const char *text = json_string_value(json_object_get(request->body, "lsn"));
     const json_t *timeout = json_object_get(request->body, "timeout_ms");
-    struct wait w = {.d = ctx, .request = request, .deadline = UINT64_MAX};
+    struct wait w = {.d = ctx,
+                     .request = request,
+                     .deadline = UINT64_MAX,
+                     .tables = json_object_get(request->body, "tables")};
     bool reached;
     if (json_is_integer(timeout))
         w.deadline = clock_now_ns() + (uint64_t)MAX(json_integer_value(timeout), 0) * 1000000u;

@@ -11,8 +11,8 @@ enum status daemon_wait_acks(struct daemon *d, const struct control_request *req
                              XLogRecPtr lsn, uint64_t deadline, struct error *err) CHECKED;
 
 /* The control verb. lsn: text, else the source's insert position. timeout_ms: none if absent.
- * copies: true if tables that are being copied again at that position hold the answer too. Answers
- * reached, lsn, stopped (name and reason of each table) and copying (names of those that were not
- * done in time). */
+ * copies: true if tables that are being copied again at that position hold the answer too; tables:
+ * names, if only those among them. Answers reached, lsn, stopped (name and reason of each table)
+ * and copying (names of those that were not done in time). */
 enum status daemon_wait_verb(void *ctx, const struct control_request *request, json_t **ret_result,
                              struct error *err);

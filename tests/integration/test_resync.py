@@ -64,6 +64,10 @@ def test_wait_holds_for_copies(source, daemons):
     daemon.verb("resync", "r", "--no-wait")
     daemon.wait_caught_up()
     assert daemon.table("public.r")["state"] == "streaming"
+    for statement, table in (("ALTER TABLE k DROP CONSTRAINT k_pkey", "k"), ("ALTER TABLE r DETACH PARTITION r_1", "public.r")):
+        source.app(statement)
+        done = daemon.verb("verify", table, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 class Writers:
