@@ -18,22 +18,49 @@
 /* seconds from 1970-01-01 to 2000-01-01 */
 #define POSTGRES_EPOCH_S 946684800
 
+/* Read ahead of source_repl_receive. A walsender's messages have at most 128 KiB. */
+#define READ_AHEAD_BYTES ((size_t)2 << 20)
+/* A reply that the socket did not take is tried again after that long, at the latest. */
+#define UNSENT_NS 500000000u
+
+struct message {
+    char *bytes; /* libpq's */
+    size_t len;
+};
+
 struct source_repl {
-    pthread_mutex_t lock; /* guards every libpq call on conn, and the five below */
+    pthread_mutex_t lock; /* guards every libpq call on conn, and the six below */
     PGconn *conn;
     bool streaming;
-    bool unsent; /* libpq holds bytes the socket did not take */
+    bool copy_done; /* by the server: it takes no replies any more */
+    bool unsent;    /* libpq holds bytes the socket did not take */
     XLogRecPtr sent_write, sent_flush, sent_apply;
 
     int wake_fd;
     atomic_bool woken;
     int backend_pid;
 
+    /* While it streams a thread of its own keeps the socket empty: receiving and copying the bytes
+     * then runs beside what is done with them. */
+    pthread_t reader;
+    bool reader_started;
+    struct queue messages; /* closed when it has ended */
+    enum status reader_status;
+    struct error reader_error; /* both before the queue is closed */
+
     /* the receiving thread's */
-    char *message; /* libpq's buffer behind the last chunk */
+    struct message *message; /* behind the last chunk */
     uint64_t silent_ns;
     bool asked;
 };
+
+static void message_free(struct message *m)
+{
+    if (m == NULL)
+        return;
+    PQfreemem(m->bytes);
+    free(m);
+}
 
 enum status source_repl_open(const char *conninfo, const char *application_name,
                              struct source_repl **ret, struct error *err)
@@ -52,6 +79,7 @@ enum status source_repl_open(const char *conninfo, const char *application_name,
         return st;
     }
     pthread_mutex_init(&r->lock, NULL);
+    queue_init(&r->messages, READ_AHEAD_BYTES);
     r->backend_pid = PQbackendPID(r->conn);
     *ret = r;
     return OK;
@@ -61,7 +89,14 @@ void source_repl_close(struct source_repl *r)
 {
     if (r == NULL)
         return;
-    PQfreemem(r->message);
+    source_wake_set(r->wake_fd);
+    queue_close(&r->messages);
+    if (r->reader_started)
+        pthread_join(r->reader, NULL);
+    for (bool closed; !queue_is_empty(&r->messages);)
+        message_free(queue_pop_until(&r->messages, 0, &closed));
+    queue_fini(&r->messages);
+    message_free(r->message);
     PQfinish(r->conn);
     close(r->wake_fd);
     pthread_mutex_destroy(&r->lock);
@@ -199,6 +234,72 @@ enum status source_repl_slot_drop(struct source_repl *r, const char *name, struc
     return OK;
 }
 
+/* Takes what libpq has, reading the socket without waiting. *ret_len is that of PQgetCopyData: 0 =
+ * nothing yet, -1 = the stream ended. */
+static enum status take_message(struct source_repl *r, char **ret, int *ret_len, struct error *err)
+{
+    int n = PQgetCopyData(r->conn, ret, 1);
+    if (n == 0) {
+        if (!PQconsumeInput(r->conn))
+            return source_error_conn(err, r->conn, "the connection to the source broke");
+        n = PQgetCopyData(r->conn, ret, 1);
+    }
+    if (n == -2)
+        return source_error_conn(err, r->conn, "the stream broke");
+    if (n == 0 && r->unsent) {
+        int left = PQflush(r->conn);
+        if (left < 0)
+            return source_error_conn(err, r->conn, "the connection to the source broke");
+        r->unsent = left > 0;
+    }
+    r->copy_done = n == -1;
+    *ret_len = n;
+    return OK;
+}
+
+static enum status read_messages(struct source_repl *r, struct error *err)
+{
+    for (;;) {
+        char *bytes = NULL;
+        int n = 0;
+        pthread_mutex_lock(&r->lock);
+        enum status st = take_message(r, &bytes, &n, err);
+        bool unsent = r->unsent;
+        pthread_mutex_unlock(&r->lock);
+        if (st != OK || n == -1)
+            return st;
+        if (n > 0) {
+            struct message *m = xmalloc(sizeof *m);
+            *m = (struct message){bytes, (size_t)n};
+            st = queue_push(&r->messages, m, m->len, err);
+            if (st != OK)
+                message_free(m);
+            TRY(st);
+        } else if (source_conn_poll(r->conn, unsent, r->wake_fd, clock_now_ns() + UNSENT_NS) &
+                   SOURCE_READY_WAKE) {
+            return error_set(err, ERR_CANCELLED, "stopping");
+        }
+    }
+}
+
+static void *reader_main(void *arg)
+{
+    struct source_repl *r = arg;
+    pthread_setname_np(pthread_self(), "receiver");
+    r->reader_status = read_messages(r, &r->reader_error);
+    queue_close(&r->messages);
+    return NULL;
+}
+
+static enum status reader_start(struct source_repl *r, struct error *err)
+{
+    int rc = pthread_create(&r->reader, NULL, reader_main, r);
+    if (rc != 0)
+        return error_set(err, ERR_RETRY, "cannot start a thread: error %d", rc);
+    r->reader_started = true;
+    return OK;
+}
+
 enum status source_repl_start(struct source_repl *r, const char *slot, XLogRecPtr lsn,
                               uint32_t timeline, struct error *err)
 {
@@ -227,7 +328,7 @@ enum status source_repl_start(struct source_repl *r, const char *slot, XLogRecPt
         err->lsn = lsn;
     }
     pthread_mutex_unlock(&r->lock);
-    return st;
+    return st == OK ? reader_start(r, err) : st;
 }
 
 static int64_t postgres_now_us(void)
@@ -274,16 +375,13 @@ enum status source_repl_status(struct source_repl *r, XLogRecPtr write_lsn, XLog
         st = error_lsn(err, ERR_BUG, flush_lsn,
                        "flush reported to the source would go back from " LSN_FMT,
                        LSN_ARGS(r->sent_flush));
-    } else if (r->streaming) {
+    } else if (r->streaming && !r->copy_done) {
         r->sent_write = MAX(r->sent_write, write_lsn);
         r->sent_flush = flush_lsn;
         r->sent_apply = MAX(r->sent_apply, apply_lsn);
         st = send_status(r, request_reply, err);
     }
-    bool unsent = r->unsent;
-    pthread_mutex_unlock(&r->lock);
-    (void)
-        unsent; /* the receiving thread flushes; a source that reads nothing sees no reply anyway */
+    pthread_mutex_unlock(&r->lock); /* what is unsent is the reader's to flush */
     return st;
 }
 
@@ -291,6 +389,7 @@ void source_repl_wake(struct source_repl *r)
 {
     atomic_store(&r->woken, true);
     source_wake_set(r->wake_fd);
+    queue_close(&r->messages);
 }
 
 void source_repl_cut(struct source_repl *r)
@@ -348,28 +447,6 @@ static enum status parse_message(const uint8_t *data, size_t len, struct source_
     return OK;
 }
 
-/* With the lock held: takes what libpq has, reading the socket without waiting. *ret_len is that of
- * PQgetCopyData: 0 = nothing yet, -1 = the stream ended. */
-static enum status take_message(struct source_repl *r, int *ret_len, struct error *err)
-{
-    int n = PQgetCopyData(r->conn, &r->message, 1);
-    if (n == 0) {
-        if (!PQconsumeInput(r->conn))
-            return source_error_conn(err, r->conn, "the connection to the source broke");
-        n = PQgetCopyData(r->conn, &r->message, 1);
-    }
-    if (n == -2)
-        return source_error_conn(err, r->conn, "the stream broke");
-    if (n == 0 && r->unsent) {
-        int left = PQflush(r->conn);
-        if (left < 0)
-            return source_error_conn(err, r->conn, "the connection to the source broke");
-        r->unsent = left > 0;
-    }
-    *ret_len = n;
-    return OK;
-}
-
 /* The results behind the end of a stream: the next timeline, if the server names one, or an error.
  * With the lock held. Source: walsender.c StartReplication, receivelog.c HandleEndOfCopyStream. */
 static enum status end_of_stream(struct source_repl *r, struct source_chunk *ret, struct error *err)
@@ -424,49 +501,45 @@ static enum status note_silence(struct source_repl *r, uint64_t waited_ns, struc
     return OK;
 }
 
-/* Takes one message without waiting; *ret_got tells whether there was one. */
-static enum status receive_now(struct source_repl *r, struct source_chunk *ret, bool *ret_got,
-                               bool *ret_want_write, struct error *err)
+/* Behind the last message. */
+static enum status reader_ended(struct source_repl *r, struct source_chunk *ret, struct error *err)
 {
-    int n = 0;
     pthread_mutex_lock(&r->lock);
-    enum status st = r->streaming
-                         ? take_message(r, &n, err)
-                         : error_set(err, ERR_RETRY, "the stream from the source has ended");
-    if (st == OK && n == -1)
+    enum status st = r->reader_status;
+    if (!r->streaming)
+        st = error_set(err, ERR_RETRY, "the stream from the source has ended");
+    else if (st != OK && err != NULL)
+        *err = r->reader_error;
+    else if (st == OK)
         st = end_of_stream(r, ret, err);
-    if (st != OK)
-        r->streaming = false;
-    *ret_want_write = r->unsent;
+    r->streaming = false;
     pthread_mutex_unlock(&r->lock);
-    TRY(st);
-    *ret_got = n != 0;
-    return n > 0 ? parse_message((const uint8_t *)r->message, (size_t)n, ret, err) : OK;
+    return st;
 }
 
 enum status source_repl_receive(struct source_repl *r, uint64_t deadline_ns,
                                 struct source_chunk *ret, struct error *err)
 {
-    struct source_chunk chunk = {0};
-    PQfreemem(r->message);
+    message_free(r->message);
     r->message = NULL;
+    *ret = (struct source_chunk){.kind = SOURCE_CHUNK_NONE};
     for (;;) {
-        bool got = false, want_write = false;
+        bool closed = false;
+        uint64_t before = clock_now_ns();
+        uint64_t until = MIN(deadline_ns, before + (uint64_t)SOURCE_SILENCE_MS * 250000u);
+        if (r->reader_started)
+            r->message = queue_pop_until(&r->messages, until, &closed);
         if (atomic_load(&r->woken))
             return error_set(err, ERR_CANCELLED, "stopping");
-        TRY(receive_now(r, &chunk, &got, &want_write, err));
-        if (got) {
+        if (r->message != NULL) {
             r->silent_ns = 0;
             r->asked = false;
-            break;
+            return parse_message((const uint8_t *)r->message->bytes, r->message->len, ret, err);
         }
-        uint64_t before = clock_now_ns();
-        if (before >= deadline_ns)
-            break; /* kind is SOURCE_CHUNK_NONE */
-        uint64_t until = MIN(deadline_ns, before + (uint64_t)SOURCE_SILENCE_MS * 250000u);
-        source_conn_poll(r->conn, want_write, r->wake_fd, until);
+        if (closed || !r->reader_started)
+            return reader_ended(r, ret, err);
         TRY(note_silence(r, clock_now_ns() - before, err));
+        if (clock_now_ns() >= deadline_ns)
+            return OK;
     }
-    *ret = chunk;
-    return OK;
 }

@@ -2,11 +2,12 @@
  * Source of the protocol: PostgreSQL documentation, "Streaming Replication Protocol".
  *
  * Every libpq call runs under one mutex, so a status thread can send replies while the pump is
- * blocked elsewhere (notes A4). open, identify, show, slot_create, start and receive belong to one
- * thread; status and wake may be called from any. Errors carry the server's SQLSTATE. Kinds:
- *   ERR_RETRY      network, server shutting down, slot active for another process (55006, with its
- * pid) ERR_CONFIG     removed WAL (58P01), missing, lost or wrong slot, authentication, privileges
- *   ERR_CANCELLED  source_repl_wake */
+ * blocked elsewhere (notes A4), and a thread of its own reads ahead while it streams. open,
+ * identify, show, slot_create, start and receive belong to one thread; status and wake may be
+ * called from any. Errors carry the server's SQLSTATE. Kinds: ERR_RETRY      network, server
+ * shutting down, slot active for another process (55006, with its pid) ERR_CONFIG     removed WAL
+ * (58P01), missing, lost or wrong slot, authentication, privileges ERR_CANCELLED  source_repl_wake
+ */
 #pragma once
 #include "base/error.h"
 #include "pg/pg.h"
@@ -72,9 +73,8 @@ enum status source_repl_slot_drop(struct source_repl *r, const char *name,
 enum status source_repl_start(struct source_repl *r, const char *slot, XLogRecPtr lsn,
                               uint32_t timeline, struct error *err) CHECKED;
 
-/* The next message. What libpq holds is drained before the socket is polled. CLOCK_MONOTONIC
- * deadline, UINT64_MAX = none. A server that is silent for SOURCE_SILENCE_MS although asked for an
- * answer is ERR_RETRY. */
+/* The next message. CLOCK_MONOTONIC deadline, UINT64_MAX = none. A server that is silent for
+ * SOURCE_SILENCE_MS although asked for an answer is ERR_RETRY. */
 #define SOURCE_SILENCE_MS 60000
 enum status source_repl_receive(struct source_repl *r, uint64_t deadline_ns,
                                 struct source_chunk *ret, struct error *err) CHECKED;
