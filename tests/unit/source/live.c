@@ -236,6 +236,51 @@ static void test_wake(void **state)
     source_repl_close(r);
 }
 
+/* More has come than is read ahead: replies still go out, and a wake or the end waits for nobody.
+ */
+static void test_reads_ahead(void **state)
+{
+    NEED_SERVER();
+    struct error err = {0};
+    struct source_identity id;
+    struct source_chunk chunk = {0};
+    XLogRecPtr end;
+    (void)state;
+    struct source_sql *s = open_sql();
+    for (int woken = 0; woken < 2; woken++) {
+        struct source_repl *r = open_repl();
+        assert_ok(source_repl_slot_create(r, woken ? "ws_ahead_1" : "ws_ahead_0", &err));
+        assert_ok(source_repl_identify(r, &id, &err));
+        live_do(&server, "CREATE TABLE ahead_t AS SELECT g, repeat('x', 1000) t FROM "
+                         "generate_series(1, 12000) g; DROP TABLE ahead_t");
+        assert_ok(source_repl_start(r, woken ? "ws_ahead_1" : "ws_ahead_0", id.xlogpos, 1, &err));
+        do
+            assert_ok(source_repl_receive(r, in_ms(10000), &chunk, &err));
+        while (chunk.kind != SOURCE_CHUNK_DATA);
+        usleep(300000);
+        end = chunk.lsn + chunk.len;
+        assert_ok(source_repl_status(r, end, 0, 0, false, &err));
+        char text[64], sql[120];
+        snprintf(sql, sizeof sql,
+                 "SELECT pg_sleep(0.2), write_lsn FROM pg_stat_replication WHERE pid = %d",
+                 source_repl_backend_pid(r));
+        live_sql(&server, text, sizeof text, sql);
+        char expected[LSN_TEXT_MAX];
+        snprintf(expected, sizeof expected, LSN_FMT, LSN_ARGS(end));
+        assert_non_null(strstr(text, expected));
+        if (woken) {
+            source_repl_wake(r);
+            assert_int_equal(source_repl_receive(r, UINT64_MAX, &chunk, &err), ERR_CANCELLED);
+        } else {
+            assert_ok(source_repl_receive(r, 0, &chunk, &err)); /* it is there already */
+            assert_int_equal(chunk.kind, SOURCE_CHUNK_DATA);
+            assert_int_equal(chunk.lsn, end);
+        }
+        source_repl_close(r);
+    }
+    source_sql_close(s);
+}
+
 /* A standby that stays connected must not hold up a fast shutdown; its stream ends. */
 static void test_server_stops(void **state)
 {
@@ -627,21 +672,14 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sqlstate_kinds),
-        cmocka_unit_test(test_no_password_in_errors),
-        cmocka_unit_test(test_identify),
-        cmocka_unit_test(test_slot),
-        cmocka_unit_test(test_stream),
-        cmocka_unit_test(test_start_errors),
-        cmocka_unit_test(test_wake),
-        cmocka_unit_test(test_wrong_password),
-        cmocka_unit_test(test_session_is_pinned),
-        cmocka_unit_test(test_xact_status),
-        cmocka_unit_test(test_catalog_locks),
-        cmocka_unit_test(test_login_role),
-        cmocka_unit_test(test_sql_interrupt),
-        cmocka_unit_test(test_base_backup),
-        cmocka_unit_test(test_base_backup_fails_cleanly),
+        cmocka_unit_test(test_sqlstate_kinds), cmocka_unit_test(test_no_password_in_errors),
+        cmocka_unit_test(test_identify),       cmocka_unit_test(test_slot),
+        cmocka_unit_test(test_stream),         cmocka_unit_test(test_start_errors),
+        cmocka_unit_test(test_wake),           cmocka_unit_test(test_reads_ahead),
+        cmocka_unit_test(test_wrong_password), cmocka_unit_test(test_session_is_pinned),
+        cmocka_unit_test(test_xact_status),    cmocka_unit_test(test_catalog_locks),
+        cmocka_unit_test(test_login_role),     cmocka_unit_test(test_sql_interrupt),
+        cmocka_unit_test(test_base_backup),    cmocka_unit_test(test_base_backup_fails_cleanly),
         cmocka_unit_test(test_server_stops),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
