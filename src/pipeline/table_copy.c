@@ -1,4 +1,4 @@
-/* The registry's part of a copy: who copies, the fresh targets, their exchange. */
+/* The registry's part of a copy: the fresh targets and their exchange. */
 #include "base/fault.h"
 #include "base/log.h"
 #include "pipeline/tables_internal.h"
